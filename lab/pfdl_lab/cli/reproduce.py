@@ -15,17 +15,28 @@ from pfdl_lab.images.config import NICO, ImagesConfig
 from pfdl_lab.workers import Execution
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version: minutes on two cores.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed; the others count up.")]
 
 
 @takes_settings(all_shown=True, without=("gpus_per_task", "device"), defaults={"jobs": -1})
-def mmads(execution: Execution, output: Output = Path("runs/mmads"), quick: Quick = False) -> None:
+def mmads(
+    execution: Execution,
+    output: Output = Path("runs/mmads"),
+    quick: Quick = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Tables per cell; 10, or 3 if quick.")] = None,
+    first_seed: FirstSeed = 0,
+    of: Annotated[str | None, typer.Option("--settings", help="Of S and V, with commas; all where left out.")] = None,
+) -> None:
     """Rerun Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 
     An interrupted run resumes when started again with the same output folder.
     """
     from pfdl_lab.mmads.run import FULL, QUICK, run
 
-    run(QUICK if quick else FULL, output, seen_by_user(execution))
+    config = QUICK if quick else FULL
+    settings = of.split(",") if of else config.settings
+    config = replace(config, seeds=seeds or config.seeds, first_seed=first_seed, settings=settings)
+    run(config, output, seen_by_user(execution))
     print_tables(output)
 
 
@@ -56,7 +67,7 @@ def colored_mnist(
     quick: Quick = False,
     rows: Annotated[str | None, typer.Option(help="Keys of rows, with commas; all where left out.")] = None,
     restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
-    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first restart; the others count up.")] = 0,
+    first_seed: FirstSeed = 0,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
     ] = None,

@@ -63,13 +63,15 @@ class MMADSConfig:
         seeds: Trainings of each method in each cell; the paper makes five.
         test_sets: Test tables for each test rate; the paper draws five.
         num_test: Rows of each.
+        first_seed: The first seed; the others count up.
     """
 
     cells: Sequence[tuple[int, int, float]] = CELLS
-    settings: Sequence[Setting] = SETTINGS
+    settings: Sequence[str] = SETTINGS
     seeds: int = 10
     test_sets: int = 5
     num_test: int = 2_000
+    first_seed: int = 0
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return one task per setting, cell and seed."""
@@ -78,7 +80,7 @@ class MMADSConfig:
             {"setting": setting, "n": n, "p": p, "r": r, "seed": seed, **tests}
             for setting in self.settings
             for n, p, r in self.cells
-            for seed in range(self.seeds)
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
         ]
 
 
@@ -115,7 +117,8 @@ def run_task(
 
     Returns:
         Rows of ``method``, ``metric``, ``value``: ``beta_s_error``, ``beta_v_error``, ``ae``, ``se``, ``rmse[r]`` per
-        test rate (the mean over its test sets) and, in the cell of the paper's figure, ``beta[column]``.
+        test rate (the mean over its test sets), of weightings ``effective_share``, what their weights are worth as a
+        share of the rows, and, in the cell of the paper's figure, ``beta[column]``.
     """
     train = make_mmads(n, p, r, setting, seed=np.random.default_rng([seed, 0]))
     tests = [
@@ -133,6 +136,8 @@ def run_task(
         errors = [float(np.mean([rmse(test.y, model.predict(test.X)) for test in sets])) for sets in tests]
         values = judge(train, model.coef_, errors)
         values |= {f"rmse[{rate:g}]": error for rate, error in zip(TEST_RATES, errors, strict=True)}
+        if hasattr(model, "effective_sample_size_"):
+            values["effective_share"] = model.effective_sample_size_ / n
         if (n, p, r) == FIGURE_CELL:
             values |= {f"beta[{name}]": float(b) for name, b in zip(train.feature_names, model.coef_, strict=True)}
         rows += [{"method": method, "metric": metric, "value": value} for metric, value in values.items()]

@@ -1,20 +1,23 @@
-"""MMADS in the report: the paper's Table I beside ours, RMSE by environment, coefficients, kept and dropped columns."""
+"""MMADS in the report: the paper's Table I beside ours, declared tests, RMSE by environment, coefficients."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 
+import numpy as np
 import pandas as pd
 
 from pfdl.data.mmads import SETTINGS, true_coefficients
 from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
-from pfdl_lab.pairing import paired
-from pfdl_lab.report.blocks import Block, Cell, Heading, Missing, Number, Plot, Section, Table, TableLine, Text
+from pfdl_lab.pairing import PairedDifference, holm, paired
+from pfdl_lab.report.blocks import Block, Heading, Number, Plot, Section, Table, TableLine, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_series
+from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell, mean_series
 
 BySeed = Mapping[tuple[int, int, float, str, str], pd.Series]
 """By n, p, r, method and metric, and then by the seed."""
@@ -23,10 +26,18 @@ KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
 METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
 SETTING_NAMES = {"independent": "S ⊥ V (independent)", "s_to_v": "S → V (S causes V)", "v_to_s": "S ← V (V causes S)"}
+PRINTED = " in the paper"
+DECLARED = {
+    "Declared: the other rows against the paper's": [(row, row + PRINTED) for row in ("OLS", "Lasso", "Ridge", "DWR")],
+    "Declared: PFDL and the screen": [*product(["PFDL", "Screened OLS"], ["PFDL" + PRINTED, "OLS"])],
+}
+"""What docs/results/mmads.md declared: families of comparisons, each of three metrics in the cells of Table I."""
+
+MARGIN, SIGNIFICANCE = 0.1, 0.05
+"""The share of the paper's figure within which two figures are called equal; and the level of all tests."""
+
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
-
-_ZERO = 1e-9
 
 
 def build(run: Run, problems: list[str]) -> Section:
@@ -41,17 +52,16 @@ def build(run: Run, problems: list[str]) -> Section:
     for setting in [name for name in SETTINGS if name in set(results["setting"])]:
         part = results[results["setting"] == setting]
         blocks.append(Heading(SETTING_NAMES[setting]))
-        cells = _cells(part)
-        drawn = FIGURE_CELL if FIGURE_CELL in cells else cells[0]
+        cells = [cell for cell in CELLS if (part[["n", "p", "r"]] == list(cell)).all(axis=1).any()]
         values = by_seed(part, "n", "p", "r", "method", "metric")
-        blocks += _rmse_plot(values, setting, drawn)
-        columns = _column_names(values)
-        if columns:
+        blocks += _rmse_plot(values, setting, FIGURE_CELL if FIGURE_CELL in cells else cells[0])
+        if columns := _column_names(values):
             blocks += _coefficient_plot(values, setting, columns)
-        blocks += [_metric_table(values, setting, metric, cells) for metric in METRICS]
+        if setting == SETTINGS[0] and min(len(_at(values, cell, "OLS", "ae")) for cell in CELLS) > 1:
+            blocks += _declared(values)
+        measured = [_metric_table(values, setting, metric, cells) for metric in (*METRICS, "effective_share")]
+        blocks += [table for table in measured if table.rows]  # older runs have no effective sample sizes
         blocks += _stability(values, setting)
-        if columns:
-            blocks.append(_kept_table(values, setting, columns))
     return Section(TITLE, blocks, _finding(results[results["setting"] == SETTINGS[0]]))
 
 
@@ -61,44 +71,59 @@ def _finding(part: pd.DataFrame) -> str:
     methods = {"OLS": "least squares", "PFDL": "PFDL", "Screened OLS": "our screening of columns"}
     found = {name: _at(values, FIGURE_CELL, method, "beta_v_error") for method, name in methods.items()}
     figures = [f"{name} {values.mean():.3f}" for name, values in found.items() if len(values)]
-    if not figures:
-        return ""
-    return f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
+    said = f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
+    return said if figures else ""
 
 
 def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
-    rows, seeds = [], 0
+    rows = []
     for method in METHODS:
         values = [_at(found, cell, method, metric) for cell in cells]
-        seeds = max(seeds, *map(len, values))
-        figures = [Number(one.mean(), one.std(ddof=0), 3) if len(one) else Missing() for one in values]
-        rows.append(TableLine(method, tuple(figures)))
-        if method in PAPER and setting == SETTINGS[0]:
-            rows.append(
-                TableLine("in the paper", tuple(_paper_cell(method, cell, metric) for cell in cells), quiet=True)
-            )
-    caption = f"{METRIC_NAMES[metric]}, {SETTING_NAMES[setting]}"
-    error = f"standard deviation over {seeds} seeds (ddof 0)"
-    return Table(caption, "method", [name_cell(cell) for cell in cells], rows, error_name=error)
+        if metric in METRICS or any(map(len, values)):
+            rows.append(TableLine(method, tuple(mean_cell(one, 3) for one in values)))
+        if setting == SETTINGS[0] and metric in PAPER.get(method, ()):
+            figures = (Number(PAPER[method][metric][CELLS.index(cell)], digits=3) for cell in cells)
+            rows.append(TableLine("in the paper", tuple(figures), quiet=True))
+    name = METRIC_NAMES.get(metric, "Effective sample size, as a share of the rows")
+    return Table(f"{name}, {SETTING_NAMES[setting]}", "method", [name_cell(cell) for cell in cells], rows)
 
 
-def _paper_cell(method: str, cell: TableCell, metric: str) -> Cell:
-    if cell not in CELLS:
-        return Missing("not in the paper")
-    return Number(PAPER[method][metric][CELLS.index(cell)], digits=3)
+def _declared(values: BySeed) -> list[Block]:
+    """Return the declared tests: each family judged by Holm's method, for a difference and for equality."""
+    shown = list[Block]()
+    for caption, pairs in DECLARED.items():
+        found = [_compared(values, *names) for names in product(pairs, METRICS[1:], CELLS)]
+        chances = holm([difference.p_value for difference, _ in found])
+        differ = np.array(chances) <= SIGNIFICANCE
+        equal = np.array(holm([one.equivalence_p_value(margin) for one, margin in found])) <= SIGNIFICANCE
+        lines = []
+        for number, (pair, metric) in enumerate(product(pairs, METRICS[1:])):
+            row = range(number * len(CELLS), (number + 1) * len(CELLS))
+            words = {at: f"Holm {max(chances[at], 1e-4):.2g}" + ", equal" * int(equal[at]) for at in row}
+            cells = [difference_cell(found[at][0], 3, strong=differ[at], remark=words[at]) for at in row]
+            counts = (str(one[row].sum()) for one in (differ, equal))
+            lines.append(TableLine(f"{' − '.join(pair)}, {METRIC_NAMES[metric]}", (*cells, *counts)))
+        note = f"Of {len(found)} tests {differ.sum()} show a difference (bold) and {equal.sum()} equality within "
+        note += f"{100 * MARGIN:g} % of the paper's figure, both at 5 % by Holm's method. Smallest p shown: 0.0001."
+        shown.append(Table(caption, "difference", [*map(name_cell, CELLS), "differ", "equal"], lines, note=note))
+    return shown
+
+
+def _compared(values: BySeed, pair: tuple[str, str], metric: str, cell: TableCell) -> tuple[PairedDifference, float]:
+    """Return how far a method lies above another or a printed figure, and the margin of equality."""
+    ours, printed = _at(values, cell, pair[0], metric), PAPER[pair[1].removesuffix(PRINTED)][metric][CELLS.index(cell)]
+    other = pd.Series(printed, ours.index) if pair[1].endswith(PRINTED) else _at(values, cell, pair[1], metric)
+    return paired(ours, other) or PairedDifference(math.nan, math.nan, 0), MARGIN * printed
 
 
 def _stability(values: BySeed, setting: str) -> list[Block]:
     """Answer whether a method is stable when n changes: its figures at four times as many rows less those at few."""
     rows = []
     for method in METHODS:
-        cells = []
-        for metric in METRICS:
-            few, many = (_at(values, cell, method, metric) for cell in (FEW, MANY))
-            cells.append(difference_cell(paired(many, few), 3))
-        if not any(isinstance(cell, Number) for cell in cells):
+        found = [paired(*(_at(values, cell, method, metric) for cell in (MANY, FEW))) for metric in METRICS]
+        if not any(found):
             continue
-        rows.append(TableLine(method, tuple(cells)))
+        rows.append(TableLine(method, tuple(difference_cell(change, 3) for change in found)))
         if method in PAPER and setting == SETTINGS[0]:
             changes = [PAPER[method][metric][2] - PAPER[method][metric][0] for metric in METRICS]
             printed = tuple(Number(change, digits=3, signed=True) for change in changes)
@@ -131,41 +156,9 @@ def _coefficient_plot(found: BySeed, setting: str, columns: Sequence[str]) -> li
     return plot_lines(title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True)
 
 
-def _kept_table(values: BySeed, setting: str, columns: Sequence[str]) -> Table:
-    rows = []
-    for method in METHODS:
-        found = {column: _at(values, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
-        if not all(map(len, found.values())):
-            rows.append(TableLine(method, (Missing(),) * 4))
-            continue
-        shares = {column: float((one.abs() > _ZERO).mean()) for column, one in found.items()}
-        counts = [sum(share for column, share in shares.items() if column[0] == side) for side in "SV"]
-        never = [column for column, share in shares.items() if share == 0]
-        sometimes = [f"{column} ({share:.0%})" for column, share in shares.items() if 0 < share < 1]
-        rows.append(TableLine(method, (*(Number(count) for count in counts), _words(never), _words(sometimes))))
-    sizes = [sum(column[0] == side for column in columns) for side in "SV"]
-    return Table(
-        f"Kept and dropped columns, {SETTING_NAMES[setting]}, trained at {name_cell(FIGURE_CELL)}",
-        "method",
-        [f"kept of {sizes[0]} causes S", f"kept of {sizes[1]} others V", "dropped in every seed", "kept in some seeds"],
-        rows,
-        note="A column is dropped where its coefficient is exactly 0. Right would be to keep all S and drop all V.",
-    )
-
-
-def _words(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
-
-
 def _column_names(values: BySeed) -> list[str]:
     names = {metric[5:-1] for *cell, _, metric in values if metric.startswith("beta[") and tuple(cell) == FIGURE_CELL}
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
-
-
-def _cells(part: pd.DataFrame) -> list[TableCell]:
-    """Return the cells that there are: those of the paper in its order, then others."""
-    found = [(int(n), int(p), float(r)) for n, p, r in part[["n", "p", "r"]].drop_duplicates().to_numpy()]
-    return sorted(found, key=lambda cell: (CELLS.index(cell) if cell in CELLS else len(CELLS), cell))
 
 
 def _at(values: BySeed, cell: TableCell, method: str, metric: str) -> pd.Series[float]:

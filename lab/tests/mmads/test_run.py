@@ -92,24 +92,25 @@ def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
 
 
 def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_methods):
-    config = mmads.MMADSConfig(
-        cells=(mmads.FIGURE_CELL,), settings=("independent", "v_to_s"), seeds=2, test_sets=2, num_test=25
-    )
+    config = mmads.MMADSConfig(cells=(mmads.FIGURE_CELL,), seeds=2, test_sets=2, num_test=25)
     monkeypatch.setattr(mmads, "QUICK", config)
     monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])  # the slowest of all
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "mmads", "--quick", "-o", str(tmp_path)])
-    typed(f"reproduce mmads --quick -o {tmp_path} -j 1")
+    line = f"reproduce mmads --quick --first-seed 7 --settings independent,v_to_s -o {tmp_path} -j 1"
+    typed(line)
     results = pd.read_csv(tmp_path / "results.csv")
     assert results.columns.tolist() == ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-    assert len(results) == 2 * 2 * len(mmads.METHODS) * (4 + 10 + 20)
+    assert len(results) == 2 * 2 * (len(mmads.METHODS) * (4 + 10 + 20) + 3)  # and what the weights of three are worth
+    assert set(results["seed"]) == {7, 8}
+    assert results.query("metric == 'effective_share'")["value"].between(0, 1).all()
     page = (tmp_path / "table.md").read_text()
     assert f"`pfdl reproduce mmads --quick -o {tmp_path.name}`" in page  # an absolute path may name a person
     ols = results[(results.setting == "independent") & (results.method == "OLS") & (results.metric == "ae")]["value"]
-    assert f"{ols.mean():.3f} ± {ols.std(ddof=0):.3f}" in page
+    assert f"{ols.mean():.3f} ± {ols.sem():.3f}" in page
     pictures = re.findall(r"\]\((.*?\.svg)\)", page)
     assert len(pictures) == 4  # RMSE and coefficients in two settings
     assert all((tmp_path / name).read_text().startswith("<?xml") for name in pictures)
     monkeypatch.setattr(mmads, "run_task", None)  # a finished task is not run again
     before = (tmp_path / "results.csv").read_text()
-    typed(f"reproduce mmads --quick -o {tmp_path} -j 1")
+    typed(line)
     assert (tmp_path / "results.csv").read_text() == before

@@ -66,7 +66,7 @@ def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=(
 
 
 def make_all(folder):
-    copy_published("mmads", folder / "mmads", "n == 2000 and p == 20 and r == 1.7 and seed < 2")
+    copy_published("mmads", folder / "mmads", "n == 2000 and p == 20 and r == 1.7 and seed < 102")
     copy_published("colored-mnist", folder / "colored", "restart < 2")
     copy_published("nico", folder / "images", "seed < 3")
     make_training(folder / "trained-pfdl")

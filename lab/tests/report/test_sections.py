@@ -40,7 +40,7 @@ def warnings_of(section):
 
 
 def test_an_unfinished_mmads_stands_beside_the_paper_with_what_is_done(tmp_path):
-    done = "setting == 'independent' and n == 2000 and p == 20 and r == 1.7 and seed < 2"
+    done = "setting == 'independent' and n == 2000 and p == 20 and r == 1.7 and seed < 102"
     copy_published("mmads", tmp_path, done, cells=[FIGURE_CELL], settings=["independent"], seeds=4)
     section = build(mmads, tmp_path)
     assert warnings_of(section) == ["Unfinished: 2 of 4 tasks are done."]
@@ -48,11 +48,26 @@ def test_an_unfinished_mmads_stands_beside_the_paper_with_what_is_done(tmp_path)
     assert errors.columns == ["n=2000 p=20 r=1.7"]  # what was not run has no column
     results = pd.read_csv(tmp_path / "results.csv").set_index(["method", "metric"]).sort_index()["value"]
     ols = results["OLS", "ae"]
-    assert row_of(errors, "OLS")[0] == Number(pytest.approx(ols.mean()), pytest.approx(ols.std(ddof=0)), 3)
+    assert row_of(errors, "OLS")[0] == Number(pytest.approx(ols.mean()), pytest.approx(ols.sem()), 3)
     headers = [row.header for row in errors.rows]
     assert headers[headers.index("PFDL") + 1] == "in the paper"
     assert headers[headers.index("Screened OLS") + 1] == "Screened OLS + auxiliary"  # ours is not the paper's
+    assert "Declared: PFDL and the screen" not in tables_of(section)  # its tests need all cells
     assert f"our screening of columns {results['Screened OLS', 'beta_v_error'].mean():.3f}." in section.finding
+
+
+def test_mmads_prints_the_declared_tests_with_their_holm_p_values(tmp_path):
+    copy_published("mmads", tmp_path, "setting == 'independent'", settings=["independent"])
+    declared = tables_of(build(mmads, tmp_path))["Declared: PFDL and the screen"]
+    results = pd.read_csv(tmp_path / "results.csv").query("n == 1000 and metric == 'ae'")
+    ours = results.pivot_table(index="seed", columns="method", values="value")
+    to_rival, to_paper = ours["PFDL"] - ours["OLS"], ours["Screened OLS"] - 0.629
+    for header, gain in (("PFDL − OLS, AE", to_rival), ("Screened OLS − PFDL in the paper, AE", to_paper)):
+        cell = row_of(declared, header)[0]
+        assert (cell.value, cell.error) == (pytest.approx(gain.mean()), pytest.approx(gain.sem()))
+        assert cell.strong == (float(cell.remark.split()[1].strip(",")) <= 0.05)
+    assert row_of(declared, "Screened OLS − OLS, SE")[-2:] == ("7", "0")
+    assert declared.note.startswith("Of 84 tests ")
 
 
 def test_colored_digits_say_what_is_missing_and_show_what_is_no_longer_trained(tmp_path):
