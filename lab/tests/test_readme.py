@@ -218,7 +218,7 @@ def test_the_finding_on_the_papers_other_rows():
     found = last_epoch("nico")["pacs", "resnet50", "1:5"].unstack("row")
     ahead, behind = (shown(found[row] - found["erm"])[1:] for row in ("cn-bn", "dwr-published"))
     assert f"ahead of the ResNet-50 by {ahead} points at 1:5" in README
-    assert f"is behind by {behind}, since" in README
+    assert f"DWR is behind by {behind}, its weights" in README
 
 
 def test_the_finding_on_contexts():
