@@ -7,7 +7,7 @@ All rows train the same LeNet from the same start on the same images. *ours* is 
 the network is trained with each strength of ``POWERS``, of which 0 is plain training, and ``choose_balance`` takes one
 by held-out images. ``ours, full`` draws all groups equally often, as does ``true``, with the true contexts;
 ``classes`` draws classes equally often. The peers' groups are those of ``pfdl.contexts.find_by_…``, which are SpuCo's
-sample by sample, from the plain training after ``--first-epochs`` epochs. They draw by their own rule (JTT: SpuCo's,
+sample by sample, from the plain training after ``FIRST_EPOCHS`` epochs. They draw by their own rule (JTT: SpuCo's,
 right and wrong samples equally often), in the rows ``… sampler`` by our sampler, class × context, all groups equally
 often, and in the rows ``… chosen`` by our sampler with a strength chosen as ours is. ``last`` is after the last epoch.
 ``chosen`` is after the epoch with the best average over groups of held-out images of the *training* distribution, wrong
@@ -46,9 +46,9 @@ from pfdl_lab.statistics import difference_cell
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 OWN, CHOSEN = list(NETWORK_METHODS), [f"{peer} chosen" for peer in NETWORK_METHODS]
-HOW = ("", " sampler", " chosen")
-ROWS = ["erm", "classes", "ours", "ours, full", "true", *(f"{peer}{how}" for peer in OWN for how in HOW)]
+ROWS = ["erm", "classes", "ours", "ours, full", "true", *(a + b for a in OWN for b in ("", " sampler", " chosen"))]
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
+EPOCHS, FIRST_EPOCHS, BATCH, RATE = 10, 3, 64, 0.02
 POWERS = (0.0, 0.5, 1.0)
 MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
 TESTED = 5_000
@@ -82,28 +82,27 @@ class Draw:
             seed=seed,
             max_train=settings.images + held_out,
         )
-        self.images = data.train.images.flatten(1).float().to(settings.device) / 255
+        self.images = data.train.images.flatten(1).float() / 255
         self.labels, self.truth = data.train.labels, data.train.contexts.numpy()
         self.size = settings.images
-        self.test = data.test.images[:TESTED].flatten(1).float().to(settings.device) / 255
+        self.test = data.test.images[:TESTED].flatten(1).float() / 255
         self.test_labels, self.test_contexts = data.test.labels[:TESTED], data.test.contexts[:TESTED]
         self.raw, self.shape = data.train.images, data.train.images.shape[1:]
-        self.seed, self.settings = seed, settings
+        self.seed = seed
 
     def train(self, sampler: Sampler[int] | None) -> Training:
         """Train the network from its start; without a sampler every image is drawn once in an epoch."""
         begin = process_time()
         torch.manual_seed(self.seed)
-        model = lenet(self.shape).to(self.settings.device)
-        labels = self.labels.to(self.settings.device)
-        optimizer = torch.optim.SGD(model.parameters(), self.settings.lr, momentum=0.9, weight_decay=5e-4)
+        model = lenet(self.shape)
+        optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, weight_decay=5e-4)
         after = []
-        for epoch in range(self.settings.epochs):
+        for epoch in range(EPOCHS):
             generator = torch.Generator().manual_seed(1000 * self.seed + epoch)
             order = torch.randperm(self.size, generator=generator) if sampler is None else torch.tensor(list(sampler))
-            for rows in order.split(self.settings.batch):
+            for rows in order.split(BATCH):
                 optimizer.zero_grad()
-                F.cross_entropy(model(self.images[rows]), labels[rows]).backward()
+                F.cross_entropy(model(self.images[rows]), self.labels[rows]).backward()
                 optimizer.step()
             after.append(deepcopy(model))
         return Training(after, process_time() - begin)
@@ -140,10 +139,10 @@ class Draw:
             found = find_contexts(image_statistics(self.raw), self.labels, seed=self.seed)
             print(f"  seed {self.seed}: {found.sentence}", flush=True)
             return Groups(found.contexts, seconds=process_time() - begin)
-        plain, epochs = self.balanced("erm", 0.0), self.settings.first_epochs
+        plain = self.balanced("erm", 0.0)
         begin = process_time()
-        peer = NETWORK_METHODS[name](outputs(plain.models[epochs - 1], self.images), self.labels)
-        seconds = process_time() - begin + plain.seconds * epochs / self.settings.epochs
+        peer = NETWORK_METHODS[name](outputs(plain.models[FIRST_EPOCHS - 1], self.images), self.labels)
+        seconds = process_time() - begin + plain.seconds * FIRST_EPOCHS / EPOCHS
         draws = 1.0 / np.bincount(peer.contexts)[peer.contexts] if name == "jtt" else peer.draws
         return Groups(peer.contexts, draws, seconds)
 
@@ -183,7 +182,7 @@ class Draw:
 
 def outputs(model: nn.Module, images: Tensor) -> Tensor:
     with torch.no_grad():
-        return torch.cat([model(batch) for batch in images.split(1024)]).cpu()
+        return torch.cat([model(batch) for batch in images.split(1024)])
 
 
 def tables(path: Path) -> str:
@@ -205,10 +204,7 @@ def tables(path: Path) -> str:
 
 
 def comparisons(path: Path) -> str:
-    """Return the paired tests of ours as Markdown, with Holm's method over all of them.
-
-    The rivals are the peers with a chosen strength, where a file has them; else ERM and the peers by their own rules.
-    """
+    """Return the tests of ours by Holm's method as Markdown: against ``… chosen``, else against ERM and the peers."""
     results, found = pd.read_csv(path), {}
     rivals = CHOSEN if set(CHOSEN) <= set(results["row"]) else ["erm", *OWN]
     for setting, part in results.groupby("magnitude"):
@@ -234,11 +230,6 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=5_000, help="training images; a quarter as many are held out")
     parser.add_argument("--seeds", nargs="+", type=int, default=[11, 12, 13, 14, 15])
     parser.add_argument("--rows", nargs="+", default=list(ROWS))
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--first-epochs", type=int, default=3, help="of the training that the peers infer from")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=0.02)
-    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, help="by default runs/spuco-mnist.csv, or runs/spuco-digits.csv")
     parser.add_argument("--compare", action="store_true", help="train nothing; test ours against ERM and the peers")
     settings = parser.parse_args()

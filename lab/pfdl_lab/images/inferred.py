@@ -77,8 +77,7 @@ def contexts_for(
     if told == "known":
         return split.train.contexts, split.validation.contexts
     if told == "halves":
-        of_class = [F.one_hot(labels, split.classes) for labels in (split.train.labels, split.validation.labels)]
-        first, second = ((one * one.cumsum(0)).sum(1) % 2 for one in of_class)
-        return first, second
+        of_class = [F.one_hot(part.labels, split.classes) for part in (split.train, split.validation)]
+        return (of_class[0] * of_class[0].cumsum(0)).sum(1) % 2, (of_class[1] * of_class[1].cumsum(0)).sum(1) % 2
     value = 0 if told == "one" else HIDDEN_CONTEXT
     return torch.full_like(split.train.labels, value), torch.full_like(split.validation.labels, value)

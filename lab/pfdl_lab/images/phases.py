@@ -139,10 +139,14 @@ def blocks(part: Measured) -> list[Block]:
             _epochs_needed(part),
             *(plot for test in TESTS for plot in _along(part, test)),
         ]
-        return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
+        others = {when: Place(part, ENDPOINTS[when]) for when in ("early", "last")}
+        return [*shown, *_if_there(rows, "Other forms of g", Declared(FORMS, others, SHIFT_AND_MEAN))]
     if set(PAPER) <= rows:
         of_dwr = {title_of(row): Declared(((row, "erm"),), last) for row in BY_SAMPLE}
-        return [*table_ii(part).blocks(), *(block for one in of_dwr.items() for block in _if_there(rows, *one))]
+        return [
+            *Declared(TABLE_II, last).blocks(),
+            *(block for one in of_dwr.items() for block in _if_there(rows, *one)),
+        ]
     if rows & set(GRID):
         return [
             *same_sgd(part).blocks(),
@@ -161,17 +165,6 @@ def _if_there(rows: set[str], heading: str, declared: Declared) -> list[Block]:
 def phase_by_phase(part: Measured) -> Declared:
     """Return the declaration of docs/results/phases.md."""
     return Declared(PHASES, {when: Place(part, epochs) for when, epochs in ENDPOINTS.items()})
-
-
-def table_ii(part: Measured) -> Declared:
-    """Return the declaration of docs/results/nico.md."""
-    return Declared(TABLE_II, {"last epoch": Place(part, (LAST,))})
-
-
-def forms_of_g(part: Measured) -> Declared:
-    """Return what docs/results/phases.md declared of other forms of g."""
-    places = {when: Place(part, ENDPOINTS[when]) for when in ("early", "last")}
-    return Declared(FORMS, places, SHIFT_AND_MEAN)
 
 
 def same_sgd(part: Measured) -> Declared:

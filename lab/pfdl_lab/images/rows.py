@@ -84,11 +84,7 @@ PAPER: dict[str, Row] = {
     "dwr": Row("DWR on batches (an adaptation)", "dwr", paper=_DWR_PAPER),
     "cn": Row("CN", **_CN, baseline="cn", paper=(37.17, None, 37.80, 41.46, 42.50, 43.23, None)),
     "cn-bn": Row(
-        "CN+BN",
-        backbone="cn-bn",
-        image_size=64,
-        baseline="cn",
-        paper=(38.70, None, 39.60, 41.64, 42.00, 43.85, None),
+        "CN+BN", **{**_CN, "backbone": "cn-bn"}, baseline="cn", paper=(38.70, None, 39.60, 41.64, 42.00, 43.85, None)
     ),
     "cn-cnbb": Row("CNBB", "cnbb", **_CN, baseline="cn", paper=(39.06, None, 39.60, 42.12, 43.33, 44.15, None)),
     "erm": Row("ERM", paper=_ERM_PAPER),

@@ -205,14 +205,8 @@ def run_task(
         precision=how.precision if device.startswith("cuda") else "32",
         seed=seed,
     )
-    tester = Tester(
-        split,
-        judged,
-        how,
-        switch_off_after=round(what.until * how.epochs),
-        batch_size=training.batch_size,
-        device=device,
-    )
+    off = round(what.until * how.epochs)
+    tester = Tester(split, judged, how, switch_off_after=off, batch_size=training.batch_size, device=device)
     _choose_algorithms(device, how.deterministic)
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)

@@ -84,9 +84,7 @@ def test_groups_or_classes_are_drawn_alike(values, monkeypatch, row):
 def test_dfr_changes_the_last_layer_of_plain_training_only_where_groups_are_large_enough(values, monkeypatch):
     plain, refitted = values("erm"), values("dfr-known")
     assert refitted["whole"] != plain["whole"]
-    monkeypatch.setattr(
-        inferred, "find_contexts", lambda features, labels, **_: found(torch.arange(len(labels)) // 398)
-    )
+    monkeypatch.setattr(inferred, "find_contexts", lambda _, labels, **__: found(torch.arange(len(labels)) // 398))
     assert (values("dfr")["whole"], values("dfr")[run.REFITTED]) == (plain["whole"], 0)
 
 
