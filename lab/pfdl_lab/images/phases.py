@@ -198,7 +198,7 @@ NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[st
     ("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
     ("PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS),
     ("PACS as features, refitted by the later rule", PRACTICE[3:], ("pacs-later-rule-refitted",), BOTH_ENDS),
-    ("As features, refitted on half of the images", HALF, ("pacs-half-held-out", "petscapes-half-held-out"), TESTS),
+    ("PetScapes as features, refitted on half of the images", HALF, ("petscapes-half-held-out",), TESTS),
     ("PACS as features, else balanced classes", ELSE_CLASSES, ("pacs-else-classes",), TESTS),
 )
 """What pages declared of results by the name of their data: the title, the comparisons, the data and the tests; of
