@@ -199,7 +199,7 @@ NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[st
     ("PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS),
     ("PACS as features, refitted by the later rule", PRACTICE[3:], ("pacs-later-rule-refitted",), BOTH_ENDS),
     ("PetScapes as features, refitted on half of the images", HALF, ("petscapes-half-held-out",), TESTS),
-    ("PACS as features, else balanced classes", ELSE_CLASSES, ("pacs-else-classes",), TESTS),
+    ("PACS as features, else balanced classes", ELSE_CLASSES, ("pacs-else-classes-30-epochs",), TESTS),
 )
 """What pages declared of results by the name of their data: the title, the comparisons, the data and the tests; of
 docs/results/phases.md (fresh seeds), budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the
