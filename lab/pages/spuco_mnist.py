@@ -7,13 +7,13 @@ All rows train the same LeNet from the same start on the same images. *ours* is 
 the network is trained with each strength of ``POWERS``, of which 0 is plain training, and ``choose_balance`` takes one
 by held-out images. ``ours, full`` draws all groups equally often, as does ``true``, with the true contexts;
 ``classes`` draws classes equally often. The peers' groups are those of ``pfdl.contexts.find_by_…``, which are SpuCo's
-sample by sample, from the plain training after ``--first-epochs`` epochs. They draw by their own rule (JTT: SpuCo's,
-right and wrong samples equally often) and, in the rows ``… sampler``, by our sampler, class × context, all groups
-equally often. ``last`` is after the last epoch.
+sample by sample, from the plain training after ``FIRST_EPOCHS`` epochs. They draw by their own rule (JTT: SpuCo's,
+right and wrong samples equally often), in the rows ``… sampler`` by our sampler, class × context, all groups equally
+often, and in the rows ``… chosen`` by our sampler with a strength chosen as ours is. ``last`` is after the last epoch.
 ``chosen`` is after the epoch with the best average over groups of held-out images of the *training* distribution, wrong
 labels included, by the groups that the row itself has inferred there: no true group is seen. Seconds are CPU time: of
-the inference, with the short training that the peers' needs, and of the trainings of the row. A line is written for
-every finished row; what is in the file already is not run again.
+the inference, with the short training that the peers' needs, and of the trainings of the row. ``effective_share`` is of
+the draws at the strength used. A line is written for every finished row; what is in the file already is not run again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 from copy import deepcopy
 from functools import cache
+from itertools import product
 from pathlib import Path
 from time import process_time
 from typing import NamedTuple
@@ -43,16 +44,11 @@ from pfdl_lab.pairing import holm, paired
 from pfdl_lab.report.markdown import markdown_table
 from pfdl_lab.statistics import difference_cell
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "spuco-mnist-own-rules.csv"
-ROWS = (
-    "erm",
-    "classes",
-    "ours",
-    "ours, full",
-    "true",
-    *(f"{peer}{how}" for peer in NETWORK_METHODS for how in ("", " sampler")),
-)
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+OWN, CHOSEN = list(NETWORK_METHODS), [f"{peer} chosen" for peer in NETWORK_METHODS]
+ROWS = ["erm", "classes", "ours", "ours, full", "true", *(a + b for a in OWN for b in ("", " sampler", " chosen"))]
 KEYS = ("magnitude", "strength", "label_noise", "images", "seed", "row")
+EPOCHS, FIRST_EPOCHS, BATCH, RATE = 10, 3, 64, 0.02
 POWERS = (0.0, 0.5, 1.0)
 MEASURES = ("chosen_average", "last_average", "chosen_worst", "last_worst")
 TESTED = 5_000
@@ -86,28 +82,27 @@ class Draw:
             seed=seed,
             max_train=settings.images + held_out,
         )
-        self.images = data.train.images.flatten(1).float().to(settings.device) / 255
+        self.images = data.train.images.flatten(1).float() / 255
         self.labels, self.truth = data.train.labels, data.train.contexts.numpy()
         self.size = settings.images
-        self.test = data.test.images[:TESTED].flatten(1).float().to(settings.device) / 255
+        self.test = data.test.images[:TESTED].flatten(1).float() / 255
         self.test_labels, self.test_contexts = data.test.labels[:TESTED], data.test.contexts[:TESTED]
         self.raw, self.shape = data.train.images, data.train.images.shape[1:]
-        self.seed, self.settings = seed, settings
+        self.seed = seed
 
     def train(self, sampler: Sampler[int] | None) -> Training:
         """Train the network from its start; without a sampler every image is drawn once in an epoch."""
         begin = process_time()
         torch.manual_seed(self.seed)
-        model = lenet(self.shape).to(self.settings.device)
-        labels = self.labels.to(self.settings.device)
-        optimizer = torch.optim.SGD(model.parameters(), self.settings.lr, momentum=0.9, weight_decay=5e-4)
+        model = lenet(self.shape)
+        optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, weight_decay=5e-4)
         after = []
-        for epoch in range(self.settings.epochs):
+        for epoch in range(EPOCHS):
             generator = torch.Generator().manual_seed(1000 * self.seed + epoch)
             order = torch.randperm(self.size, generator=generator) if sampler is None else torch.tensor(list(sampler))
-            for rows in order.split(self.settings.batch):
+            for rows in order.split(BATCH):
                 optimizer.zero_grad()
-                F.cross_entropy(model(self.images[rows]), labels[rows]).backward()
+                F.cross_entropy(model(self.images[rows]), self.labels[rows]).backward()
                 optimizer.step()
             after.append(deepcopy(model))
         return Training(after, process_time() - begin)
@@ -130,7 +125,7 @@ class Draw:
             return {1.0: self.train(sampler)}
         if len(np.unique(groups.contexts)) == 1 and name != "classes":
             return {0.0: self.balanced(name, 0.0)}
-        return {power: self.balanced(name, power) for power in (POWERS if row == "ours" else (1.0,))}
+        return {power: self.balanced(name, power) for power in (POWERS if row == "ours" or how == "chosen" else (1.0,))}
 
     @cache  # noqa: B019
     def groups(self, name: str) -> Groups:
@@ -144,16 +139,17 @@ class Draw:
             found = find_contexts(image_statistics(self.raw), self.labels, seed=self.seed)
             print(f"  seed {self.seed}: {found.sentence}", flush=True)
             return Groups(found.contexts, seconds=process_time() - begin)
-        plain, epochs = self.balanced("erm", 0.0), self.settings.first_epochs
+        plain = self.balanced("erm", 0.0)
         begin = process_time()
-        peer = NETWORK_METHODS[name](outputs(plain.models[epochs - 1], self.images), self.labels)
-        seconds = process_time() - begin + plain.seconds * epochs / self.settings.epochs
+        peer = NETWORK_METHODS[name](outputs(plain.models[FIRST_EPOCHS - 1], self.images), self.labels)
+        seconds = process_time() - begin + plain.seconds * FIRST_EPOCHS / EPOCHS
         draws = 1.0 / np.bincount(peer.contexts)[peer.contexts] if name == "jtt" else peer.draws
         return Groups(peer.contexts, draws, seconds)
 
     def run(self, row: str) -> dict[str, object]:
         """Train with the groups of a row and test its last epoch and the one that held-out images choose."""
-        groups, trainings = self.groups(row.replace(",", "").partition(" ")[0]), self.trainings(row)
+        name, _, how = row.replace(",", "").partition(" ")
+        groups, trainings = self.groups(name), self.trainings(row)
         images, known = self.images[self.size :], (self.labels[self.size :], groups.contexts[self.size :])
         scores = {power: [outputs(model, images) for model in training.models] for power, training in trainings.items()}
         chosen = {
@@ -168,6 +164,8 @@ class Draw:
             measured[f"{when}_worst"] = round(100 * found.worst_group.accuracy, 2)
             measured[f"{when}_average"] = round(100 * found.average_over_groups, 2)
         report = group_report(self.labels[: self.size], groups.contexts[: self.size], self.truth[: self.size])
+        group = (self.labels.numpy() * (groups.contexts.max() + 1) + groups.contexts)[: self.size]
+        draws = np.bincount(group)[group] ** -power if how or groups.draws is None else groups.draws[: self.size]
         return {
             **measured,
             "chosen_epoch": chosen[power] + 1,
@@ -176,6 +174,7 @@ class Draw:
             "minority_precision": round(report.minority_precision, 3),
             "minority_recall": round(report.minority_recall, 3),
             "power": power,
+            "effective_share": round(draws.sum() ** 2 / (draws**2).sum() / self.size, 3),
             "inference_seconds": round(groups.seconds, 1),
             "training_seconds": round(sum(training.seconds for training in trainings.values()), 1),
         }
@@ -183,10 +182,10 @@ class Draw:
 
 def outputs(model: nn.Module, images: Tensor) -> Tensor:
     with torch.no_grad():
-        return torch.cat([model(batch) for batch in images.split(1024)]).cpu()
+        return torch.cat([model(batch) for batch in images.split(1024)])
 
 
-def tables(path: Path = RESULTS) -> str:
+def tables(path: Path) -> str:
     """Return the means over draws of a CSV file as Markdown, and the paired differences of ours to the other rows."""
     results, rows = pd.read_csv(path), []
     for setting, part in results.groupby(list(KEYS[:4])):
@@ -204,21 +203,22 @@ def tables(path: Path = RESULTS) -> str:
     return markdown_table(heads, rows)
 
 
-def comparisons(path: Path = RESULTS) -> str:
-    """Return the paired tests of ours against ERM and the peers as Markdown, with Holm's method over all of them."""
+def comparisons(path: Path) -> str:
+    """Return the tests of ours by Holm's method as Markdown: against ``… chosen``, else against ERM and the peers."""
     results, found = pd.read_csv(path), {}
+    rivals = CHOSEN if set(CHOSEN) <= set(results["row"]) else ["erm", *OWN]
     for setting, part in results.groupby("magnitude"):
         by_row = {row: lines.set_index("seed") for row, lines in part.groupby("row")}
-        for measure in ("chosen_average", "chosen_worst"):
-            for rival in ("erm", *NETWORK_METHODS):
-                found[setting, measure, rival] = paired(by_row["ours"][measure], by_row[rival][measure])
+        for measure, rival in product(("chosen_average", "chosen_worst"), rivals):
+            found[setting, measure, rival] = paired(by_row["ours"][measure], by_row[rival][measure])
     adjusted = dict(zip(found, holm([one.p_value if one else float("nan") for one in found.values()]), strict=True))
     rows = []
     for setting, measure in dict.fromkeys(key[:2] for key in found):
-        keys = [(setting, measure, rival) for rival in ("erm", *NETWORK_METHODS)]
+        keys = [(setting, measure, rival) for rival in rivals]
         cells = [f"{difference_cell(found[key], 1)}, Holm {adjusted[key]:.2g}" for key in keys]
         rows.append([setting, measure.removeprefix("chosen_"), *cells])
-    return markdown_table(["difficulty", "measure", "ours − ERM", "− JTT", "− SPARE", "− EIIL"], rows)
+    first, *others = ("".join((name.upper(), *rest)) for name, *rest in (rival.partition(" ") for rival in rivals))
+    return markdown_table(["difficulty", "measure", f"ours − {first}", *(f"− {other}" for other in others)], rows)
 
 
 def main() -> None:
@@ -230,14 +230,13 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=5_000, help="training images; a quarter as many are held out")
     parser.add_argument("--seeds", nargs="+", type=int, default=[11, 12, 13, 14, 15])
     parser.add_argument("--rows", nargs="+", default=list(ROWS))
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--first-epochs", type=int, default=3, help="of the training that the peers infer from")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=0.02)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help="by default runs/spuco-mnist.csv, or runs/spuco-digits.csv")
     parser.add_argument("--compare", action="store_true", help="train nothing; test ours against ERM and the peers")
     settings = parser.parse_args()
+    settings.out = settings.out or Path("runs", f"spuco-{'mnist' if settings.mnist else 'digits'}.csv")
+    if not settings.mnist and not settings.compare and settings.out.resolve().is_relative_to(RESULTS):
+        parser.error("the files in docs/results are of MNIST; give its folder by --mnist, or another --out.")
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
     lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []
     made = {tuple(line[key] for key in KEYS) for line in lines}
     for seed in () if settings.compare else settings.seeds:

@@ -51,7 +51,7 @@ def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files(
     dwr, nico = importlib.import_module("dwr_weights"), (RESULTS / "nico.md").read_text(encoding="utf-8")
     assert all(table in nico for table in (dwr.table(), dwr.readouts()))
     spuco = importlib.import_module("spuco_mnist")
-    for name in ("spuco-mnist-own-rules.csv", "spuco-mnist-difficulties.csv", "spuco-mnist-wrong-labels.csv"):
+    for name in (f"spuco-mnist-{kind}.csv" for kind in ("own-rules", "difficulties", "wrong-labels", "chosen")):
         assert spuco.tables(RESULTS / name) in page, name
         assert spuco.comparisons(RESULTS / name) in page, name
 

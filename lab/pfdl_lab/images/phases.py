@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pfdl_lab.images.rows import DECLARED, GRID, LISTS, PAPER, RATIOS, ROWS
+from pfdl_lab.images.rows import DECLARED, GRID, LISTS, NOT_RUN, PAPER, RATIOS, ROWS
+from pfdl_lab.images.run import NUMBER
 from pfdl_lab.images.tables import Measured, title_of
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION
 from pfdl_lab.pairing import paired
@@ -58,6 +59,8 @@ CLASSES: tuple[Pair, ...] = (
     ("sampler-known", "sampler-classes"),
 )
 PRACTICE: tuple[Pair, ...] = (*CLASSES, ("dfr-held-out", "erm"), ("dfr-held-out-known", "erm"))
+HALF: tuple[Pair, ...] = (("dfr-held-out-known", "dfr-held-out-classes"),)
+ELSE_CLASSES: tuple[Pair, ...] = (("sampler-or-classes", "sampler-classes"),)
 TABLE_II: tuple[Pair, ...] = (*((row, "erm") for row in PAPER if row != "erm"), ("cn-cnbb", "cn"))
 
 
@@ -78,6 +81,9 @@ class Declared(NamedTuple):
     def endpoint(self, row: str, when: str, test: str) -> pd.Series[float]:
         """Return an endpoint by the seed: the mean over its epochs and ratios, of seeds that have all of them."""
         part, epochs = self.places[when]
+        if row == "sampler-or-classes":
+            accepted = part.of("sampler", LAST, NUMBER) > 1
+            return self.endpoint("sampler", when, test).where(accepted, self.endpoint("sampler-classes", when, test))
         return part.mean(row, epochs, self.tests[test])
 
     def judge(self) -> dict[tuple[str, str, str, str], TestResult]:
@@ -92,7 +98,7 @@ class Declared(NamedTuple):
         """Return for each test the accuracies and the comparisons; the noise floor is shown and not judged."""
         judged, shown = self.judge(), list[Block]()
         compared = {row for pair in (*self.comparisons, floor or ()) for row in pair}
-        rows = [row for row in dict.fromkeys([*DECLARED, *ROWS]) if row in compared]
+        rows = [row for row in dict.fromkeys([*DECLARED, *ROWS, *NOT_RUN]) if row in compared]
         for test in self.tests:
             lines = []
             for row in rows:
@@ -121,10 +127,14 @@ def blocks(part: Measured) -> list[Block]:
             _epochs_needed(part),
             *(plot for test in TESTS for plot in _along(part, test)),
         ]
-        return [*shown, *_if_there(rows, "Other forms of g", forms_of_g(part))]
+        others = {when: Place(part, ENDPOINTS[when]) for when in ("early", "last")}
+        return [*shown, *_if_there(rows, "Other forms of g", Declared(FORMS, others, SHIFT_AND_MEAN))]
     if set(PAPER) <= rows:
         of_dwr = {title_of(row): Declared(((row, "erm"),), last) for row in BY_SAMPLE}
-        return [*table_ii(part).blocks(), *(block for one in of_dwr.items() for block in _if_there(rows, *one))]
+        return [
+            *Declared(TABLE_II, last).blocks(),
+            *(block for one in of_dwr.items() for block in _if_there(rows, *one)),
+        ]
     if rows & set(GRID):
         return [
             *same_sgd(part).blocks(),
@@ -143,17 +153,6 @@ def _if_there(rows: set[str], heading: str, declared: Declared) -> list[Block]:
 def phase_by_phase(part: Measured) -> Declared:
     """Return the declaration of docs/results/phases.md."""
     return Declared(PHASES, {when: Place(part, epochs) for when, epochs in ENDPOINTS.items()})
-
-
-def table_ii(part: Measured) -> Declared:
-    """Return the declaration of docs/results/nico.md."""
-    return Declared(TABLE_II, {"last epoch": Place(part, (LAST,))})
-
-
-def forms_of_g(part: Measured) -> Declared:
-    """Return what docs/results/phases.md declared of other forms of g."""
-    places = {when: Place(part, ENDPOINTS[when]) for when in ("early", "last")}
-    return Declared(FORMS, places, SHIFT_AND_MEAN)
 
 
 def same_sgd(part: Measured) -> Declared:
@@ -186,6 +185,8 @@ NAMED: tuple[tuple[str, tuple[Pair, ...], tuple[str, ...], Mapping[str, tuple[st
     ("PACS as features, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule",), BOTH_ENDS),
     ("PACS fine-tuned, contexts by the later rule", CLASSES[1:2], ("pacs-later-rule-fine-tuned",), BOTH_ENDS),
     ("PACS as features, refitted by the later rule", PRACTICE[3:], ("pacs-later-rule-refitted",), BOTH_ENDS),
+    ("PetScapes as features, refitted on half of the images", HALF, ("petscapes-half-held-out",), TESTS),
+    ("PACS as features, else balanced classes", ELSE_CLASSES, ("pacs-else-classes-30-epochs",), TESTS),
 )
 """What pages declared of results by the name of their data: the title, the comparisons, the data and the tests; of
 docs/results/phases.md (fresh seeds), budgets.md, images-contexts.md (shapes, balanced classes) and practice.md (the

@@ -18,11 +18,10 @@ import pandas as pd
 import torch
 from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
-from torch import Tensor, nn
+from torch import nn
 
 from pfdl._internal.progress import progress_bar
 from pfdl.contexts import refit_readout
-from pfdl.contexts.balancing import has_several
 from pfdl.data.context_images import store_images
 from pfdl.data.sources import ContextSource, ImageFiles
 from pfdl.runs import claim
@@ -37,7 +36,7 @@ from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_featu
 from pfdl_lab.images.rows import find_row
 from pfdl_lab.images.testing import LAST, Tester
 from pfdl_lab.progress import report
-from pfdl_lab.training import DivergedError, Progress, Samples, train_row
+from pfdl_lab.training import DivergedError, Progress, train_row
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 KIND = "images"
@@ -48,7 +47,7 @@ ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement w
 OF_ALL = ("effective_share_of_all", "mean_weight")
 """What DWR reports of its weights of all training samples."""
 
-DIVERGED = "diverged"
+DIVERGED, REFITTED = "diverged", "refitted"
 
 
 def run(
@@ -184,14 +183,14 @@ def run_task(
     Returns:
         Lines of ``backbone``, ``epoch`` (a number, ``last`` or ``chosen``), ``test`` and ``value``: accuracies in
         percent, and what the objective and the probe report. The last epoch also has the effective sample size as a
-        share of the batch, a 1 for a training that diverged and, where contexts were inferred, their number and their
-        normalised mutual information with the true ones.
+        share of the batch, a 1 for a training that diverged, a 1 or 0 for a last layer that was refitted or could not
+        be and, where contexts were inferred, their number and their normalised mutual information with the true ones.
     """
     how, what = ImagesConfig((row,), **config), find_row(row)
     network, split = _split(datasets[data], how, row, seed, folder)
     task = {"data": data, **known_by, "seed": seed, "config": dict(config)}
     environments, judged = contexts_for(what.contexts, split, seed, task, contexts)
-    if how.validation and how.select == "worst-group" and what.contexts != "known":
+    if how.validation and how.select == "worst-group" and what.contexts not in ("known", "halves"):
         judged = contexts_for("inferred", split, seed, task, contexts)[1]
     training = TrainingConfig(
         objective=what.objective,
@@ -206,19 +205,24 @@ def run_task(
         precision=how.precision if device.startswith("cuda") else "32",
         seed=seed,
     )
-    tester = Tester(
-        split,
-        judged,
-        how,
-        switch_off_after=round(what.until * how.epochs),
-        batch_size=training.batch_size,
-        device=device,
-    )
+    off = round(what.until * how.epochs)
+    tester = Tester(split, judged, how, switch_off_after=off, batch_size=training.batch_size, device=device)
     _choose_algorithms(device, how.deterministic)
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)
     refit_on, known = (split.train, environments) if what.refit == "train" else (split.validation, judged)
-    refit = partial(_refitted, on=refit_on, contexts=known, classes=split.classes, seed=seed, device=device)
+    values: dict[str, float] = {}
+
+    def refit(network: nn.Module) -> nn.Module:
+        """Refit the last layer so that all groups count equally; with one context or too few images it stays."""
+        features = embed(network, refit_on.inputs, device=device)
+        try:
+            readout = refit_readout(features, refit_on.labels, known, num_classes=split.classes, seed=seed)
+        except ValueError:
+            values[REFITTED] = 0.0
+            return network
+        values[REFITTED] = 1.0
+        return with_readout(network, readout).to(device)
 
     def after_epoch(progress: Progress) -> None:
         report(progress.epoch, how.epochs)
@@ -236,13 +240,11 @@ def run_task(
             device=device,
             after_epoch=after_epoch,
         )
-        values = {ESS: metrics.get("effective_sample_size", 1.0)}
+        values[ESS] = metrics.get("effective_sample_size", 1.0)
         values |= {name: metrics[name] for name in OF_ALL if name in metrics}
-        # With one context there is nothing to balance, and the last layer stays.
-        refits = what.refit != "no" and has_several(known)
-        tester.finish(model, refit if refits else lambda network: network)
+        tester.finish(model, refit if what.refit != "no" else lambda network: network)
     except DivergedError:
-        values = {DIVERGED: 1.0}
+        values[DIVERGED] = 1.0
         tester.note(LAST, tester.accuracies(model))
     if what.contexts in INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
@@ -251,13 +253,6 @@ def run_task(
     tester.note(LAST, values)
     backbone = datasets[data].own_network or how.backbone
     return [{"backbone": backbone, **line} for line in tester.lines]
-
-
-def _refitted(model: nn.Module, on: Samples, contexts: Tensor, classes: int, seed: int, device: str) -> nn.Module:
-    """Return the network with its last layer refitted on samples in which all groups count equally."""
-    features = embed(model, on.inputs, device=device)
-    readout = refit_readout(features, on.labels, contexts, num_classes=classes, seed=seed)
-    return with_readout(model, readout).to(device)
 
 
 def _choose_algorithms(device: str, deterministic: bool) -> None:

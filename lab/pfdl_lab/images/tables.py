@@ -15,7 +15,7 @@ from pfdl.objectives.weightings import Uniform
 from pfdl_lab.images.config import NICO
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
 from pfdl_lab.images.rows import ORACLE, RATIOS, ROWS, find_row
-from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER
+from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER, REFITTED
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
 from pfdl_lab.report.blocks import Cell, Missing, Number, Table, TableLine
@@ -124,6 +124,8 @@ class Measured:
         remarks += ["did not act"] if is_idle else []
         if diverged := len(self.of(row, LAST, DIVERGED)):
             remarks.append(f"{diverged} diverged")
+        refitted = self.of(row, LAST, REFITTED)
+        remarks += [] if refitted.all() else [f"refitted in {refitted.sum():.0f} of {len(refitted)}"]
         strong = difference.is_beyond_chance() and not is_idle
         return difference_cell(difference, 2, strong=strong, remark=", ".join(remarks))
 

@@ -81,16 +81,16 @@ def test_groups_or_classes_are_drawn_alike(values, monkeypatch, row):
     assert all(len(order.unique()) == len(order) > 0.9 * len(parts) for order in drawn[2:])  # each image once
 
 
-def test_dfr_changes_the_last_layer_of_plain_training_only_where_there_are_contexts(values, monkeypatch):
+def test_dfr_changes_the_last_layer_of_plain_training_only_where_groups_are_large_enough(values, monkeypatch):
     plain, refitted = values("erm"), values("dfr-known")
     assert refitted["whole"] != plain["whole"]
-    monkeypatch.setattr(inferred, "find_contexts", lambda features, labels, **_: found(torch.zeros_like(labels)))
-    assert values("dfr")["whole"] == plain["whole"]
+    monkeypatch.setattr(inferred, "find_contexts", lambda _, labels, **__: found(torch.arange(len(labels)) // 398))
+    assert (values("dfr")["whole"], values("dfr")[run.REFITTED]) == (plain["whole"], 0)
 
 
 def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
     split = digits.split(0, network="perceptron")
-    for told, expected in (("hidden", {-1}), ("one", {0}), ("known", {0, 1})):
+    for told, expected in (("hidden", {-1}), ("one", {0}), ("halves", {0, 1}), ("known", {0, 1})):
         assert set(inferred.contexts_for(told, split, 0, {}, None)[0].tolist()) == expected
     blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
     assert inferred.infer(blind, "inferred", 0) == inferred.infer(split, "inferred", 0)

@@ -124,7 +124,7 @@ def test_the_papers_rows_are_judged_at_the_last_epoch():
         for ratio in RATIOS
     ]
     (part,) = measure(frame(values))
-    judged = phases.table_ii(part).judge()
+    judged = phases.Declared(phases.TABLE_II, {"last epoch": phases.Place(part, ("last",))}).judge()
     assert len(judged) == 18
     assert judged["cn-cnbb", "cn", "last epoch", "1:5"].difference.pairs == 5
     assert phases.blocks(part)

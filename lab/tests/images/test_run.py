@@ -32,7 +32,7 @@ def study(output, data, options, **how):
 def test_every_row_makes_an_objective_and_has_a_plain_training_to_compare_with():
     for key, row in ROWS.items():
         assert make_objective(row.objective, 8, **row.settings) is not None
-        assert row.contexts in ("hidden", "one", "inferred", "errors", "known")
+        assert row.contexts in ("hidden", "one", "inferred", "errors", "halves", "known")
         assert make_objective(row.objective, 8).needs_contexts <= (row.contexts != "hidden")
         baseline = ROWS[row.baseline]
         assert baseline.objective in ("erm", "balance"), key
