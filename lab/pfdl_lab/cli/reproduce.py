@@ -25,7 +25,9 @@ def mmads(
     quick: Quick = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Tables per cell; 10, or 3 if quick.")] = None,
     first_seed: FirstSeed = 0,
-    of: Annotated[str | None, typer.Option("--settings", help="Of S and V, with commas; all where left out.")] = None,
+    of: Annotated[
+        str | None, typer.Option("--settings", help="independent, s_to_v, v_to_s, with commas; all where left out.")
+    ] = None,
 ) -> None:
     """Rerun Table I: coefficients and stability on MMADS, in the paper's setting and two more.
 

@@ -124,10 +124,8 @@ def _differences(ends: pd.DataFrame) -> list[Block]:
         TableLine(" − ".join(names), (difference_cell(train, 2), judged_cell(test)))
         for (names, (train, _)), test in zip(found.items(), judge([test for _, test in found.values()]), strict=True)
     ]
-    caption, note = (
-        "Differences over paired restarts, in points of accuracy",
-        judged_note(f"{len(lines)} of this table"),
-    )
+    caption = "Differences over paired restarts, in points of accuracy"
+    note = judged_note(f"{len(lines)} of this table")
     return [Table(caption, "difference", SPLITS, lines, note=note)] if lines else []
 
 
