@@ -4,7 +4,7 @@
     python lab/pages/contexts_false_alarms.py --seeds 20 --store DIR   # as lab/pages/contexts_pretrained.py leaves it
 
 Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
-were believed (1: none), how they were found, the effective sample size of their weights as a share of n, which says how
+were accepted (1: none), how they were found, the effective sample size of their weights as a share of n, which says how
 much balancing them would change, and the largest gain of any way less three standard errors, in points, of which more
 than 2 are needed, or 1 within classes. The script prints a line for each kind. A draw that the CSV has is not made
 again.
@@ -151,7 +151,7 @@ def tables(path: Path = RESULTS) -> str:
     rows = []
     for kind, part in pd.read_csv(path).groupby("kind", sort=False):
         rows.append([kind, len(part), int((part["contexts"] > 1).sum()), f"{part['effective_share'].min():.3f}"])
-    heads = ["data without contexts", "draws", "contexts believed in", "least effective share of n"]
+    heads = ["data without contexts", "draws", "contexts accepted", "least effective share of n"]
     return markdown_table(heads, rows)
 
 

@@ -5,7 +5,7 @@
 
 Splits of PACS at 5:1, features of EfficientNet-lite0 at 96×96 (computed once, into ``--store``), a logistic readout
 with C = 0.05. The readout is trained four times: plainly, with classes balanced, with the groups of the true contexts
-balanced, and with those of the inferred ones; where nothing is believed the last is that of balanced classes. A line of
+balanced, and with those of the inferred ones; where nothing is accepted the last is that of balanced classes. A line of
 the CSV is a split; accuracies are in percent, at 1:5 (contexts reversed) and 5:1 (as in training).
 """
 
@@ -77,7 +77,7 @@ def table(results: pd.DataFrame) -> str:
     beyond = {row: results[f"{row} 1:5"] - results["classes 1:5"] for row in ("inferred", "true")}
     cost = results["inferred 5:1"] - results["classes 5:1"]
     summary = (
-        f"Believed in {results['believed'].sum()} of {len(results)} splits. Beyond balanced classes the inferred "
+        f"Accepted in {results['believed'].sum()} of {len(results)} splits. Beyond balanced classes the inferred "
         f"contexts add {beyond['inferred'].mean():+.1f} ± {beyond['inferred'].sem():.1f} points at 1:5, the true ones "
         f"{beyond['true'].mean():+.1f} ± {beyond['true'].sem():.1f}: "
         f"{beyond['inferred'].sum() / beyond['true'].sum():.0%} of their gain. At 5:1 the inferred ones change "

@@ -10,6 +10,7 @@ nothing of the model itself, and no gradients.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from functools import partial
 from pathlib import Path
 
@@ -85,6 +86,7 @@ def markdown(measured: pd.DataFrame) -> str:
 
 
 if __name__ == "__main__":
+    ArgumentParser(description=__doc__).parse_args()
     found = measure()
     print(markdown(found))
     found.to_csv(RESULTS, index=False, lineterminator="\n")

@@ -3,6 +3,7 @@
 python lab/pages/real_tables_page.py
 """
 
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -123,4 +124,5 @@ def tables() -> list[str]:
 
 
 if __name__ == "__main__":
+    ArgumentParser(description=__doc__).parse_args()
     print("\n\n".join(tables()))
