@@ -115,14 +115,14 @@ def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
 
 def _differences(ends: pd.DataFrame) -> list[Block]:
     """Show each row with PFDL beside the same without; on fresh restarts these are the declared tests of the page."""
-    found = {
-        (row.title, base.title): [paired(*(_accuracies(ends, one, split) for one in (row, base))) for split in SPLITS]
-        for row, base in PAIRS
-        if {row.key, base.key} <= set(ends["row"])
-    }
+    pairs = [(row, base) for row, base in PAIRS if {row.key, base.key} <= set(ends["row"])]
+    train, test = (
+        [paired(_accuracies(ends, row, split), _accuracies(ends, base, split)) for row, base in pairs]
+        for split in SPLITS
+    )
     lines = [
-        TableLine(" − ".join(names), (difference_cell(train, 2), judged_cell(test)))
-        for (names, (train, _)), test in zip(found.items(), judge([test for _, test in found.values()]), strict=True)
+        TableLine(f"{row.title} − {base.title}", (difference_cell(seen, 2), judged_cell(judged)))
+        for (row, base), seen, judged in zip(pairs, train, judge(test), strict=True)
     ]
     caption = "Differences over paired restarts, in points of accuracy"
     note = judged_note(f"{len(lines)} of this table")

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from pfdl.contexts import find_by_jtt, find_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
@@ -77,7 +77,12 @@ def contexts_for(
     if told == "known":
         return split.train.contexts, split.validation.contexts
     if told == "halves":
-        of_class = [F.one_hot(part.labels, split.classes) for part in (split.train, split.validation)]
-        return (of_class[0] * of_class[0].cumsum(0)).sum(1) % 2, (of_class[1] * of_class[1].cumsum(0)).sum(1) % 2
+        return _halves(split.train.labels), _halves(split.validation.labels)
     value = 0 if told == "one" else HIDDEN_CONTEXT
     return torch.full_like(split.train.labels, value), torch.full_like(split.validation.labels, value)
+
+
+def _halves(labels: Tensor) -> Tensor:
+    """Return contexts that say nothing: of each class every other sample is in 1, the rest in 0."""
+    of_class = pd.Series(labels.numpy())
+    return torch.from_numpy(1 - of_class.groupby(of_class).cumcount().to_numpy() % 2)

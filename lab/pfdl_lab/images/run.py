@@ -18,10 +18,11 @@ import pandas as pd
 import torch
 from rich.console import Console
 from sklearn.metrics import normalized_mutual_info_score
-from torch import nn
+from torch import Tensor, nn
 
 from pfdl._internal.progress import progress_bar
 from pfdl.contexts import refit_readout
+from pfdl.contexts.refitting import large_groups
 from pfdl.data.context_images import store_images
 from pfdl.data.sources import ContextSource, ImageFiles
 from pfdl.runs import claim
@@ -211,17 +212,14 @@ def run_task(
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)
     refit_on, known = (split.train, environments) if what.refit == "train" else (split.validation, judged)
-    values: dict[str, float] = {}
+    refits = what.refit != "no" and _can_refit(refit_on.labels, known)
 
     def refit(network: nn.Module) -> nn.Module:
         """Refit the last layer so that all groups count equally; with one context or too few images it stays."""
-        features = embed(network, refit_on.inputs, device=device)
-        try:
-            readout = refit_readout(features, refit_on.labels, known, num_classes=split.classes, seed=seed)
-        except ValueError:
-            values[REFITTED] = 0.0
+        if not refits:
             return network
-        values[REFITTED] = 1.0
+        features = embed(network, refit_on.inputs, device=device)
+        readout = refit_readout(features, refit_on.labels, known, num_classes=split.classes, seed=seed)
         return with_readout(network, readout).to(device)
 
     def after_epoch(progress: Progress) -> None:
@@ -240,11 +238,13 @@ def run_task(
             device=device,
             after_epoch=after_epoch,
         )
-        values[ESS] = metrics.get("effective_sample_size", 1.0)
+        values = {ESS: metrics.get("effective_sample_size", 1.0)}
         values |= {name: metrics[name] for name in OF_ALL if name in metrics}
-        tester.finish(model, refit if what.refit != "no" else lambda network: network)
+        if what.refit != "no":
+            values[REFITTED] = float(refits)
+        tester.finish(model, refit)
     except DivergedError:
-        values[DIVERGED] = 1.0
+        values = {DIVERGED: 1.0}
         tester.note(LAST, tester.accuracies(model))
     if what.contexts in INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
@@ -253,6 +253,14 @@ def run_task(
     tester.note(LAST, values)
     backbone = datasets[data].own_network or how.backbone
     return [{"backbone": backbone, **line} for line in tester.lines]
+
+
+def _can_refit(labels: Tensor, contexts: Tensor) -> bool:
+    try:
+        large_groups(labels.numpy(), contexts)
+    except ValueError:
+        return False
+    return True
 
 
 def _choose_algorithms(device: str, deterministic: bool) -> None:

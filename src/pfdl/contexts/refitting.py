@@ -94,16 +94,8 @@ def refit_readout(
         )
     if not bool(torch.isfinite(x).all()):
         raise ValueError("features have a NaN or an infinity among them; all must be finite.")
-    if context.max() == 0:
-        raise ValueError("all samples are in one context, so there is nothing to balance.")
     classes = num_classes or int(y.max()) + 1
-    groups = y.numpy() * (int(context.max()) + 1) + context
-    kept = np.flatnonzero(np.bincount(groups)[groups] >= SMALLEST)
-    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) <= len(set(y.tolist())):
-        raise ValueError(
-            f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting needs one of every "
-            "class, and one more. Give more samples, or balance the groups in training: pfdl train … --sampler groups."
-        )
+    groups, kept = large_groups(y.numpy(), context)
     left_out = len(np.unique(groups)) - len(np.unique(groups[kept]))
     x, y, context = x[kept], y[kept], context[kept]
     groups = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
@@ -112,6 +104,21 @@ def refit_readout(
     fits = [_fit(x, y, _balanced(groups, chance), classes, strength) for _ in range(repetitions)]
     weight, bias = (torch.stack(parts).mean(0).float() for parts in zip(*fits, strict=True))
     return Readout(weight, bias, strength, worst, int(np.bincount(groups).min()), left_out)
+
+
+def large_groups(y: IndexArray, contexts: Any) -> tuple[IndexArray, IndexArray]:
+    """Return the group of each sample, and the samples of groups to refit on; ValueError if these do not suffice."""
+    context = as_numbers("contexts", contexts)
+    if context.max() == 0:
+        raise ValueError("all samples are in one context, so there is nothing to balance.")
+    groups = y * (int(context.max()) + 1) + context
+    kept = np.flatnonzero(np.bincount(groups)[groups] >= SMALLEST)
+    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) <= len(set(y.tolist())):
+        raise ValueError(
+            f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting needs one of every "
+            "class, and one more. Give more samples, or balance the groups in training: pfdl train … --sampler groups."
+        )
+    return groups, kept
 
 
 def _choose(
