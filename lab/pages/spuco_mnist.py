@@ -40,9 +40,9 @@ from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data import SpuCoMNIST
 from pfdl_lab.digits import find_digits
 from pfdl_lab.images.networks import lenet
-from pfdl_lab.pairing import holm, paired
+from pfdl_lab.pairing import paired
 from pfdl_lab.report.markdown import markdown_table
-from pfdl_lab.statistics import difference_cell
+from pfdl_lab.statistics import difference_cell, judge
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 OWN, CHOSEN = list(NETWORK_METHODS), [f"{peer} chosen" for peer in NETWORK_METHODS]
@@ -112,12 +112,14 @@ class Draw:
         """Train with the sampler and the groups of a method; with a power of 0 that is plain training, for all."""
         if power == 0.0:
             return self.train(None) if name == "erm" else self.balanced("erm", 0.0)
-        contexts = self.groups(name).contexts[: self.size]
-        return self.train(context_sampler(self.labels[: self.size], contexts, power=power, seed=self.seed))
+        # One context means for the sampler that nothing is balanced; as contexts, classes are drawn equally often.
+        contexts = self.labels.numpy() if name == "classes" else self.groups(name).contexts
+        sampler = context_sampler(self.labels[: self.size], contexts[: self.size], power=power, seed=self.seed)
+        return self.train(sampler)
 
     def trainings(self, row: str) -> dict[float, Training]:
         """Return the trainings of a row by the power of the sampler; a peer's own rule counts as 1."""
-        name, _, how = row.replace(",", "").partition(" ")
+        name, how = method_and_rule(row)
         groups = self.groups(name)
         if groups.draws is not None and not how:
             generator = torch.Generator().manual_seed(self.seed)
@@ -148,7 +150,7 @@ class Draw:
 
     def run(self, row: str) -> dict[str, object]:
         """Train with the groups of a row and test its last epoch and the one that held-out images choose."""
-        name, _, how = row.replace(",", "").partition(" ")
+        name, how = method_and_rule(row)
         groups, trainings = self.groups(name), self.trainings(row)
         images, known = self.images[self.size :], (self.labels[self.size :], groups.contexts[self.size :])
         scores = {power: [outputs(model, images) for model in training.models] for power, training in trainings.items()}
@@ -178,6 +180,12 @@ class Draw:
             "inference_seconds": round(groups.seconds, 1),
             "training_seconds": round(sum(training.seconds for training in trainings.values()), 1),
         }
+
+
+def method_and_rule(row: str) -> tuple[str, str]:
+    """Return whose groups a row has, and how they are drawn; nothing for the method's own rule."""
+    name, _, how = row.replace(",", "").partition(" ")
+    return name, how
 
 
 def outputs(model: nn.Module, images: Tensor) -> Tensor:
@@ -211,11 +219,11 @@ def comparisons(path: Path) -> str:
         by_row = {row: lines.set_index("seed") for row, lines in part.groupby("row")}
         for measure, rival in product(("chosen_average", "chosen_worst"), rivals):
             found[setting, measure, rival] = paired(by_row["ours"][measure], by_row[rival][measure])
-    adjusted = dict(zip(found, holm([one.p_value if one else float("nan") for one in found.values()]), strict=True))
+    judged = dict(zip(found, judge(list(found.values())), strict=True))
     rows = []
     for setting, measure in dict.fromkeys(key[:2] for key in found):
         keys = [(setting, measure, rival) for rival in rivals]
-        cells = [f"{difference_cell(found[key], 1)}, Holm {adjusted[key]:.2g}" for key in keys]
+        cells = [f"{difference_cell(found[key], 1)}, Holm {judged[key].adjusted:.2g}" for key in keys]
         rows.append([setting, measure.removeprefix("chosen_"), *cells])
     first, *others = ("".join((name.upper(), *rest)) for name, *rest in (rival.partition(" ") for rival in rivals))
     return markdown_table(["difficulty", "measure", f"ours − {first}", *(f"− {other}" for other in others)], rows)
