@@ -6,7 +6,7 @@ from tests.decorrelation.reference import naive_decorrelation_loss, naive_parts
 
 from pfdl import PartialDecorrelation
 from pfdl.decorrelation.functional import decorrelation_loss, standardize
-from pfdl_lab.controls import Level, MatchedLevel, MeanDecorrelation
+from pfdl_lab.controls import Level, MatchedLevel, MeanDecorrelation, PublishedDWR
 from pfdl_lab.gradients import probe
 
 
@@ -50,6 +50,16 @@ def test_what_makes_no_sense_is_refused():
         Level(weight=-1)
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         Level()(torch.zeros(3))
+
+
+def test_published_dwr_learns_its_weights_again_after_so_many_epochs_alone():
+    torch.manual_seed(0)
+    weighting, learnt = PublishedDWR(steps=5, every=3), []
+    for _ in range(4):
+        weighting.fit(torch.randn(20, 3))
+        learnt.append(weighting.sample_weights)
+    assert torch.equal(learnt[0], learnt[2])
+    assert not torch.equal(learnt[2], learnt[3])
 
 
 @pytest.mark.parametrize("how", [{}, {"sharing": "indexed"}, {"center": "batch"}, {"standardize": True}])

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,15 @@ def test_the_page_of_contexts_has_the_tables_that_its_scripts_make_of_csv_files(
     for name in (f"spuco-mnist-{kind}.csv" for kind in ("own-rules", "difficulties", "wrong-labels", "chosen")):
         assert spuco.tables(RESULTS / name) in page, name
         assert spuco.comparisons(RESULTS / name) in page, name
+
+
+def test_the_control_of_spuco_mnist_draws_classes_equally_often(monkeypatch):
+    script = importlib.import_module("spuco_mnist")
+    monkeypatch.setattr(script.Draw, "train", lambda draw, sampler: draw.labels[list(sampler)].bincount().tolist())
+    settings = Namespace(mnist=None, images=200, magnitude="large", strength=0.9, label_noise=0.0)
+    draw = script.Draw(settings, seed=0)
+    assert len(set(draw.labels[:200].bincount().tolist())) > 1
+    assert draw.balanced("classes", 1.0) == [40] * 5
 
 
 def test_the_page_of_real_tables_has_the_tables_that_its_csv_files_make():
