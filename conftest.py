@@ -18,7 +18,8 @@ pytest_plugins = ["tests.browsing"]
 settings.register_profile("pfdl", deadline=None)  # tests never measure time
 settings.load_profile("pfdl")
 
-os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")  # "all cores" is one here: the others run tests, and to start is slow
+# "all cores" is one here: the others run tests, and to start is slow
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
 
 FORKING = (
     "hostile/test_killing.py",
@@ -33,7 +34,8 @@ FORKING = (
 )
 EXPORTING = ("cli/test_quickstart.py", "vision/test_export.py", "cli/test_images.py")
 TOGETHER = (FORKING, EXPORTING)
-"""Each in one process: the server that forks and the exporter to ONNX take many seconds to start."""
+"""Each in one process: the server that forks and the exporter to ONNX take many seconds to start.
+"""
 
 SLOWEST_FIRST = (
     *FORKING,
@@ -70,7 +72,9 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_command_line():
-    """Make the parser of the command line once: to make it takes longer than most commands that tests run."""
+    """Make the parser of the command line once: to make it takes longer than most commands that
+    tests run.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
         yield
@@ -78,7 +82,9 @@ def one_command_line():
 
 @pytest.fixture
 def children_uncounted(monkeypatch):
-    """Count no lines in the interpreters that a test starts: to count makes their imports half as slow again."""
+    """Count no lines in the interpreters that a test starts: to count makes their imports half as
+    slow again.
+    """
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
 
 
@@ -94,7 +100,8 @@ def nothing_counted(children_uncounted):
 def pytest_configure(config):
     """Import what is slow before any line is counted."""
     if hasattr(config, "workerinput"):  # one of the processes that run all tests
-        atexit.register(os._exit, 0)  # the first, so called last: to take a million objects apart takes seconds
+        # The first, so called last: to take a million objects apart takes seconds
+        atexit.register(os._exit, 0)
         gc.disable()  # until all is imported and collected
         for name in ("lightning.pytorch", "matplotlib.pyplot", "sklearn.ensemble", "timm"):
             with contextlib.suppress(ImportError):  # what needs it says so itself

@@ -1,6 +1,8 @@
-"""Make README readable where it has no repository beside it, as on a package index; all else is in pyproject.toml.
+"""Make README readable where it has no repository beside it, as on a package index; all else is in
+pyproject.toml.
 
-With ``PFDL_REPOSITORY=https://HOST/OWNER/pfdl/blob/main`` its links lead there; without, they are plain text.
+With ``PFDL_REPOSITORY=https://HOST/OWNER/pfdl/blob/main`` its links lead there; without, they are
+plain text.
 """
 
 import os
@@ -11,10 +13,14 @@ from setuptools import setup
 
 
 def portable(readme: str, repository: str = "") -> str:
-    """Return the text with its relative links made absolute, or, where no repository is named, into plain text."""
+    """Return the text with its relative links made absolute, or, where no repository is named, into
+    plain text.
+    """
     if repository:
         return re.sub(r"\]\((?!https?://|#)", f"]({repository.rstrip('/')}/", readme)
-    without_pictures = re.sub(r"^!\[[^\]]*\]\((?!https?://)[^)]*\)\n+", "", readme, flags=re.MULTILINE)
+    without_pictures = re.sub(
+        r"^!\[[^\]]*\]\((?!https?://)[^)]*\)\n+", "", readme, flags=re.MULTILINE
+    )
     return re.sub(r"\[([^\]]*)\]\((?!https?://|#)[^)]*\)", r"\1", without_pictures)
 
 

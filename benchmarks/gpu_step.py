@@ -1,12 +1,14 @@
-"""One PFDL step on a GPU: time, launches and memory, against naive and compiled steps, StableNet, CNBB and DWR.
+"""One PFDL step on a GPU: time, launches and memory, against naive and compiled steps, StableNet,
+CNBB and DWR.
 
     python benchmarks/gpu_step.py [--quick | --shape 128 2048]
 
-A step is all the work of one mini-batch on given features: fit g (forward, backward, optimiser), then the penalty's
-value and the gradient of the features. Times are wall-clock medians per step over runs of steps with one wait at the
-end of each run, so that Python and launches count. Launches are kernels, copies and fills, those inside a CUDA graph
-included. Memory is the peak of the first six steps above what the
-constructed contestant holds, and what the allocator (CUDA graphs included) has reserved for it in the end.
+A step is all the work of one mini-batch on given features: fit g (forward, backward, optimiser),
+then the penalty's value and the gradient of the features. Times are wall-clock medians per step
+over runs of steps with one wait at the end of each run, so that Python and launches count. Launches
+are kernels, copies and fills, those inside a CUDA graph included. Memory is the peak of the first
+six steps above what the constructed contestant holds, and what the allocator (CUDA graphs included)
+has reserved for it in the end.
 """
 
 import argparse
@@ -71,14 +73,21 @@ def breakdown(n, p, hidden, sharing, most=26):
     print("| kernel | launches | µs in all |")
     print("|---|---|---|")
     for event in events[:most]:
-        print(f"| {event.key[:60]} | {event.count / 5:g} | {event.self_device_time_total / 5:.1f} |")
+        print(
+            f"| {event.key[:60]} | {event.count / 5:g} | {event.self_device_time_total / 5:.1f} |"
+        )
     if events[most:]:
         rest = sum(event.self_device_time_total for event in events[most:]) / 5
-        print(f"| {len(events) - most} others | {sum(event.count for event in events[most:]) / 5:g} | {rest:.1f} |")
+        print(
+            f"| {len(events) - most} others | {sum(event.count for event in events[most:]) / 5:g} |"
+            f" {rest:.1f} |"
+        )
 
 
 def peak_mb(make):
-    """Return the peak memory of the first steps above what the contestant holds, and what stays reserved after."""
+    """Return the peak memory of the first steps above what the contestant holds, and what stays
+    reserved after.
+    """
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -98,10 +107,11 @@ def peak_mb(make):
 def roofline_ms(n, p, h):
     """Return the least time that the arithmetic and the memory traffic of a step can take.
 
-    For each (row, feature, hidden unit) the ReLU network needs, counting a fused multiply-add as one instruction: 1 for
-    the base, 4 for Ũ, 5 for Δ, 9 for the sums of the parameters' gradients in step 1; 1, 4, 5 and 7 in step 2. The
-    vendor's rate counts a fused multiply-add as two operations. Bytes: Adam reads four and writes three arrays of g's
-    2·p·h numbers, g is read once more in each step, and some twelve (n, p) arrays are read or written.
+    For each (row, feature, hidden unit) the ReLU network needs, counting a fused multiply-add as
+    one instruction: 1 for the base, 4 for Ũ, 5 for Δ, 9 for the sums of the parameters' gradients
+    in step 1; 1, 4, 5 and 7 in step 2. The vendor's rate counts a fused multiply-add as two
+    operations. Bytes: Adam reads four and writes three arrays of g's 2·p·h numbers, g is read once
+    more in each step, and some twelve (n, p) arrays are read or written.
     """
     instructions = (1 + 4 + 5 + 9 + 1 + 4 + 5 + 7) * n * p * h
     moved = 4 * (7 * 2 * p * h + 2 * 2 * p * h + 12 * n * p)
@@ -152,11 +162,15 @@ def compiled_step(p, hidden):
 
 
 def contestants(p, hidden):
-    """Return functions that construct each contestant's step, so that one alone holds memory at a time."""
+    """Return functions that construct each contestant's step, so that one alone holds memory at a
+    time.
+    """
     return {
         "pfdl, indexed": lambda: penalty_step(p, hidden, sharing="indexed"),
         "pfdl, strict": lambda: penalty_step(p, hidden, sharing="strict"),
-        "plain PyTorch, indexed": lambda: penalty_step(p, hidden, sharing="indexed", kernel="plain"),
+        "plain PyTorch, indexed": lambda: penalty_step(
+            p, hidden, sharing="indexed", kernel="plain"
+        ),
         "torch.compile, masked": lambda: compiled_step(p, hidden),
         "naive": lambda: Naive(p, hidden, "cuda").step,
         "StableNet reweighting": lambda: StableNet().cuda(),
@@ -166,7 +180,9 @@ def contestants(p, hidden):
 
 
 def compare_adam(p, hidden):
-    """Time the step of g's Adam with the check before it: ours, and PyTorch's fused step with its flag."""
+    """Time the step of g's Adam with the check before it: ours, and PyTorch's fused step with its
+    flag.
+    """
     from pfdl.decorrelation.kernels.triton_adam import take_step
 
     decorrelate = pfdl.PartialDecorrelation(p, hidden=hidden).cuda()
@@ -187,7 +203,8 @@ def compare_adam(p, hidden):
         "PyTorch's, with found_inf": of_pytorch,
     }
     print(
-        f"\n### The step of Adam and its check, p {p}, h {hidden}\n\n| step | launches | GPU busy, ms |\n|---|---|---|"
+        f"\n### The step of Adam and its check, p {p}, h {hidden}\n\n| step | launches | GPU busy,"
+        " ms |\n|---|---|---|"
     )
     for name, step in steps.items():
         step()
@@ -197,8 +214,14 @@ def compare_adam(p, hidden):
 
 def compare(n, p, hidden, only_ours):
     compute, memory = roofline_ms(n, p, hidden)
-    print(f"\n### n {n}, p {p}, h {hidden}: floor {compute:.3f} ms of arithmetic, {memory:.3f} ms of memory traffic\n")
-    print("| step | ms | ratio to the first | launches | GPU busy, ms | over the floor | peak, MB | reserved, MB |")
+    print(
+        f"\n### n {n}, p {p}, h {hidden}: floor {compute:.3f} ms of arithmetic, {memory:.3f} ms of"
+        " memory traffic\n"
+    )
+    print(
+        "| step | ms | ratio to the first | launches | GPU busy, ms | over the floor | peak, MB |"
+        " reserved, MB |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     u = torch.relu(torch.randn(n, p, device="cuda")).requires_grad_()
     first = None
@@ -220,10 +243,14 @@ def compare(n, p, hidden, only_ours):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--quick", action="store_true", help="PFDL alone, at p 2048 and 4096")
-    chosen.add_argument("--shape", nargs=2, type=int, metavar=("N", "P"), help="one batch size and width only")
+    chosen.add_argument(
+        "--shape", nargs=2, type=int, metavar=("N", "P"), help="one batch size and width only"
+    )
     settings = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     print(describe_machine())

@@ -1,9 +1,10 @@
 """A whole training step of a ResNet, ERM against ERM + PFDL.
 
-    python benchmarks/resnet_step.py          ResNet-50, batch 128, 224², TF32 and bf16 on a GPU; ResNet-18 on a CPU
+    python benchmarks/resnet_step.py          ResNet-50, batch 128, 224², TF32 and bf16 on a GPU;
+    ResNet-18 on a CPU
 
-Both loops are the same but for one term of the loss. They take turns in short runs, and the ratio is the median over
-pairs of neighbouring runs, so that a drift of the machine's clock meets both.
+Both loops are the same but for one term of the loss. They take turns in short runs, and the ratio
+is the median over pairs of neighbouring runs, so that a drift of the machine's clock meets both.
 """
 
 import statistics
@@ -19,7 +20,9 @@ from machine import describe_machine
 
 def training_step(name, images, labels, autocast, decorrelate):
     torch.manual_seed(0)
-    model = getattr(torchvision.models, name)(num_classes=10).to(images.device, memory_format=torch.channels_last)
+    model = getattr(torchvision.models, name)(num_classes=10).to(
+        images.device, memory_format=torch.channels_last
+    )
     tap = pfdl.attach(model)
     penalty = pfdl.PartialDecorrelation(tap.num_features).to(images.device) if decorrelate else None
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -42,9 +45,13 @@ def wait(device):
 
 
 def compare(name, batch, size, device, autocast, steps, pairs):
-    images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
+    images = torch.randn(batch, 3, size, size, device=device).contiguous(
+        memory_format=torch.channels_last
+    )
     labels = torch.randint(10, (batch,), device=device)
-    contestants = [training_step(name, images, labels, autocast, decorrelate) for decorrelate in (False, True)]
+    contestants = [
+        training_step(name, images, labels, autocast, decorrelate) for decorrelate in (False, True)
+    ]
     for step in contestants:
         for _ in range(8 if device == "cuda" else 1):
             step()
@@ -60,7 +67,10 @@ def compare(name, batch, size, device, autocast, steps, pairs):
     ratio = statistics.median(with_it / without for without, with_it in zip(*took, strict=True))
     erm, both = map(statistics.median, took)
     kind = "bf16 autocast" if autocast else ("TF32" if device == "cuda" else "float32")
-    print(f"| {name}, batch {batch}, {size}² | {kind} | {erm:.2f} | {both:.2f} | {ratio:.3f} |", flush=True)
+    print(
+        f"| {name}, batch {batch}, {size}² | {kind} | {erm:.2f} | {both:.2f} | {ratio:.3f} |",
+        flush=True,
+    )
 
 
 def main():

@@ -5,14 +5,17 @@ from torch import nn
 
 
 class Naive:
-    """PFDL with p copies of the input, one coordinate left out of each: what the paper's formula says literally."""
+    """PFDL with p copies of the input, one coordinate left out of each: what the paper's formula
+    says literally.
+    """
 
     def __init__(self, p, hidden, device):
         self.p = p
         self.g = nn.Sequential(nn.Linear(p - 1, hidden), nn.ReLU(), nn.Linear(hidden, 1)).to(device)
         self.optimizer = torch.optim.Adam(self.g.parameters(), lr=1e-3)
         others = torch.arange(p - 1, device=device)
-        self.index = others + (others >= torch.arange(p, device=device)[:, None])  # (p, p-1): all but j
+        # (p, p-1): all but j
+        self.index = others + (others >= torch.arange(p, device=device)[:, None])
 
     def predict(self, u):
         """Return Ũ, shape (n, p)."""

@@ -1,11 +1,14 @@
-"""Time and memory until ``pfdl train`` has read a large folder: scan, split, and the manifest written and read again.
+"""Time and memory until ``pfdl train`` has read a large folder: scan, split, and the manifest
+written and read again.
 
-    python benchmarks/scan.py                     100,000 PNG files of 16×16 pixels in 10 classes and 4 contexts
+    python benchmarks/scan.py                     100,000 PNG files of 16×16 pixels in 10 classes
+    and 4 contexts
 
-The files are made in a temporary folder first. Each way runs in a process of its own, on a warm file cache; ``MB`` is
-what the process has at its peak beyond what it has before. Beside ours stand torchvision's ``ImageFolder``, which lists
-the names and opens no file, and the least that a check of every image takes: a plain loop that reads, hashes and
-decodes each file once. ``CPU s`` counts the processor time of all threads, for a machine that others use too.
+The files are made in a temporary folder first. Each way runs in a process of its own, on a warm
+file cache; ``MB`` is what the process has at its peak beyond what it has before. Beside ours stand
+torchvision's ``ImageFolder``, which lists the names and opens no file, and the least that a check
+of every image takes: a plain loop that reads, hashes and decodes each file once. ``CPU s`` counts
+the processor time of all threads, for a machine that others use too.
 """
 
 from __future__ import annotations
@@ -59,7 +62,9 @@ def run(way: str, folder: Path) -> None:
         _ = open_images(folder).samples
     else:
         with tempfile.TemporaryDirectory() as place:
-            table, _ = make_split(open_images(folder), ratio="5:1").save(Path(place) / "manifest.csv")
+            table, _ = make_split(open_images(folder), ratio="5:1").save(
+                Path(place) / "manifest.csv"
+            )
             read_manifest(table)
 
 
@@ -73,9 +78,13 @@ def measure(way: str, folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=100_000)
-    parser.add_argument("--alone", nargs=2, metavar=("WAY", "FOLDER"), help="measure in this process")
+    parser.add_argument(
+        "--alone", nargs=2, metavar=("WAY", "FOLDER"), help="measure in this process"
+    )
     arguments = parser.parse_args()
     if arguments.alone:
         measure(arguments.alone[0], Path(arguments.alone[1]))
@@ -85,9 +94,13 @@ def main() -> None:
         command = [sys.executable, __file__, "--alone"]
         found = {}
         for way in WORDS:
-            answer = subprocess.run([*command, way, folder], check=True, capture_output=True, text=True).stdout
+            answer = subprocess.run(
+                [*command, way, folder], check=True, capture_output=True, text=True
+            ).stdout
             found[way] = [float(number) for number in answer.split()]
-    print(f"{describe_machine()}\n\n| {arguments.images:,} files | s | CPU s | CPU of the loop | MB |")
+    print(
+        f"{describe_machine()}\n\n| {arguments.images:,} files | s | CPU s | CPU of the loop | MB |"
+    )
     print("|---|---|---|---|---|")
     for way, (seconds, processor, megabytes) in found.items():
         ratio = processor / found[LOOP][1]

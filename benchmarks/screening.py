@@ -1,10 +1,12 @@
-"""How often the selection screen is right: on random tables without selection, and on MMADS by bias rate.
+"""How often the selection screen is right: on random tables without selection, and on MMADS by bias
+rate.
 
     python benchmarks/screening.py   # prints the counts, writes docs/results/screening.csv
 
-A line of the CSV is one table. Without selection it says whether a column is lost, by the simple rule "m significant
-and k/m < 0.4" and by the estimator; on MMADS, whether exactly V_b is found to follow the label and every S is kept. The
-cells of the paper's Table I have seeds that were not used to settle the rules (2000 to 2009); the others start at 1000.
+A line of the CSV is one table. Without selection it says whether a column is lost, by the simple
+rule "m significant and k/m < 0.4" and by the estimator; on MMADS, whether exactly V_b is found to
+follow the label and every S is kept. The cells of the paper's Table I have seeds that were not used
+to settle the rules (2000 to 2009); the others start at 1000.
 """
 
 import argparse
@@ -26,7 +28,9 @@ RATES = (1.1, 1.2, 1.3, 1.5, 1.7, 2.0, 3.0, -1.7)
 TABLES = 40
 
 
-def unbiased(seed: int, r2: float, loading: float, same_sign: bool) -> tuple[np.ndarray, np.ndarray]:
+def unbiased(
+    seed: int, r2: float, loading: float, same_sign: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw from a two-factor model of eight columns, the first five of which cause y."""
     rng = np.random.default_rng(seed)
     factors, loadings = rng.standard_normal((2000, 2)), rng.standard_normal((2, 8)) * loading
@@ -66,13 +70,19 @@ def false_alarms() -> Iterator[dict[str, object]]:
 
 def detections() -> Iterator[dict[str, object]]:
     shapes = [(n, p, rate) for n, p in ((300, 10), (2000, 20)) for rate in RATES]
-    for name, cells, first in (("MMADS, by bias rate", shapes, 1000), ("MMADS, Table I", CELLS, 2000)):
+    for name, cells, first in (
+        ("MMADS, by bias rate", shapes, 1000),
+        ("MMADS, Table I", CELLS, 2000),
+    ):
         for setting in SETTINGS:
             for n, p, rate in cells:
                 for seed in range(first, first + 10):
                     data = make_mmads(n, p, rate, setting, seed=seed)
                     screening = SelectionScreen().fit(data.X, data.y).screening_
-                    exact = np.flatnonzero(screening.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
+                    exact = (
+                        np.flatnonzero(screening.decision == FOLLOWS_LABEL).tolist()
+                        == data.biased.tolist()
+                    )
                     yield {
                         "tables": name,
                         "setting": setting,
@@ -89,16 +99,25 @@ def report(lines: pd.DataFrame) -> None:
     """Print how often the screen is right, for each kind of table."""
     by_rate = lines[lines["tables"] == "MMADS, by bias rate"]
     print(
-        by_rate.pivot_table(index=["setting", "n", "p"], columns="r", values="exactly_biased", aggfunc="sum")[[*RATES]]
+        by_rate.pivot_table(
+            index=["setting", "n", "p"], columns="r", values="exactly_biased", aggfunc="sum"
+        )[[*RATES]]
     )
     first = lines[lines["tables"] == "MMADS, Table I"]
-    print(f"Table I: {int((first['exactly_biased'] & first['keeps_stable']).sum())} of {len(first)} tables")
-    dropped = lines[lines["r2"].notna()].groupby(["tables", "loading", "r2"])[["rule_drops", "screen_drops"]]
+    print(
+        f"Table I: {int((first['exactly_biased'] & first['keeps_stable']).sum())} of {len(first)}"
+        " tables"
+    )
+    dropped = lines[lines["r2"].notna()].groupby(["tables", "loading", "r2"])[
+        ["rule_drops", "screen_drops"]
+    ]
     print(dropped.sum().assign(of=TABLES))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     settings = parser.parse_args()
     lines = pd.DataFrame([*detections(), *false_alarms()])

@@ -1,7 +1,9 @@
-"""What knowing the index is worth: share of variance that a strict and an indexed g explain on fresh data.
+"""What knowing the index is worth: share of variance that a strict and an indexed g explain on
+fresh data.
 
-Features are p noisy, rectified, nonlinear mixtures of 8 latent factors, so that most of each can be known from the
-others. g trains on fresh mini-batches of 128, as it does beside a model, with the library's default optimiser.
+Features are p noisy, rectified, nonlinear mixtures of 8 latent factors, so that most of each can be
+known from the others. g trains on fresh mini-batches of 128, as it does beside a model, with the
+library's default optimiser.
 
     python benchmarks/sharing.py   # prints the table, writes docs/results/sharing.csv
 """
@@ -26,7 +28,10 @@ def mixtures(p: int, rows: int, seed: int) -> torch.Tensor:
     world, draw = torch.Generator().manual_seed(0), torch.Generator().manual_seed(seed)
     inner, outer = torch.randn(8, 64, generator=world), torch.randn(64, p, generator=world)
     factors = torch.randn(rows, 8, generator=draw)
-    return torch.relu(torch.tanh(factors @ inner / 8**0.5) @ outer / 8 + 0.3 * torch.randn(rows, p, generator=draw))
+    return torch.relu(
+        torch.tanh(factors @ inner / 8**0.5) @ outer / 8
+        + 0.3 * torch.randn(rows, p, generator=draw)
+    )
 
 
 def explained(p: int, h: int, sharing: str) -> list[float]:
@@ -44,11 +49,19 @@ def explained(p: int, h: int, sharing: str) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     settings = parser.parse_args()
-    rows = [(p, h, sharing, *explained(p, h, sharing)) for p, h in SIZES for sharing in ("strict", "indexed")]
-    table = pd.DataFrame(rows, columns=["p", "h", "g", *(f"after {steps} steps" for steps in CHECKPOINTS)]).round(4)
+    rows = [
+        (p, h, sharing, *explained(p, h, sharing))
+        for p, h in SIZES
+        for sharing in ("strict", "indexed")
+    ]
+    table = pd.DataFrame(
+        rows, columns=["p", "h", "g", *(f"after {steps} steps" for steps in CHECKPOINTS)]
+    ).round(4)
     table.to_csv(settings.out, index=False, lineterminator="\n")
     print(table.to_string(index=False))
 

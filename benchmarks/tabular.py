@@ -3,11 +3,12 @@
     python benchmarks/tabular.py                 # both tables, minutes
     python benchmarks/tabular.py --rows 100000   # stop the second table there
     python benchmarks/tabular.py --large         # DWR to the end on large tables, minutes
-    python benchmarks/tabular.py --solvers       # DWR on MMADS with the published solver and ours, minutes
+    python benchmarks/tabular.py --solvers       # DWR on MMADS with the published solver and ours,
+    minutes
 
-DWR: this package's loss and gradient (one weighted covariance matrix) against a transcription of the published form,
-which stacks the table once per column, with PyTorch's autograd. The screen and PFDL: time of
-``fit`` against scikit-learn's.
+DWR: this package's loss and gradient (one weighted covariance matrix) against a transcription of
+the published form, which stacks the table once per column, with PyTorch's autograd. The screen and
+PFDL: time of ``fit`` against scikit-learn's.
 """
 
 import argparse
@@ -35,7 +36,9 @@ LARGE = ((20_000, 40, "rmsprop"), (20_000, 40, "lbfgs"), (100_000, 200, "lbfgs")
 
 
 def published_step(X: torch.Tensor, weight: torch.Tensor) -> float:
-    """Take one loss and gradient of DWR as its authors wrote them: p copies of the table, each with a column zeroed."""
+    """Take one loss and gradient of DWR as its authors wrote them: p copies of the table, each with
+    a column zeroed.
+    """
     n, p = X.shape
     copies = torch.stack([X * (torch.arange(p) != j) for j in range(p)])
     both = torch.einsum("i,ij,jik->jk", weight, X, copies) / n
@@ -58,7 +61,15 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
 
 
 def dwr_table(n: int = 2000) -> Table:
-    table = Table("p", "published, ms", "ours, ms", "times faster", "published, MB", "ours, MB", "times less memory")
+    table = Table(
+        "p",
+        "published, ms",
+        "ours, ms",
+        "times faster",
+        "published, MB",
+        "ours, MB",
+        "times less memory",
+    )
     for p in (10, 40, 160):
         rng = np.random.default_rng(0)
         X, weight = rng.standard_normal((n, p)), rng.random(n)
@@ -71,8 +82,8 @@ def dwr_table(n: int = 2000) -> Table:
             return dwr_loss_and_gradient(tensor, torch.from_numpy(weight))
 
         slow, fast = seconds(published, 5), seconds(ours, 15)
-        # PyTorch's allocations are not traced: the copies are counted for the published form, and for ours the table
-        # times the weights and the product with the directions.
+        # PyTorch's allocations are not traced: the copies are counted for the published form, and
+        # for ours the table times the weights and the product with the directions.
         copies, peak = published(), 2.0 * tensor.nbytes
         table.add_row(
             str(p),
@@ -88,13 +99,27 @@ def dwr_table(n: int = 2000) -> Table:
 
 def large_dwr_table() -> Table:
     """Solve DWR to the end on standardised, correlated columns."""
-    table = Table("rows", "columns", "solver", "steps", "s", "CPU s", "first loss", "last loss", "effective rows")
+    table = Table(
+        "rows",
+        "columns",
+        "solver",
+        "steps",
+        "s",
+        "CPU s",
+        "first loss",
+        "last loss",
+        "effective rows",
+    )
     for rows, columns, solver in LARGE:
         rng = np.random.default_rng(0)
-        X = rng.standard_normal((rows, columns)) @ (np.eye(columns) + 0.05 * rng.standard_normal((columns, columns)))
+        X = rng.standard_normal((rows, columns)) @ (
+            np.eye(columns) + 0.05 * rng.standard_normal((columns, columns))
+        )
         X /= X.std(axis=0)
         y = X[:, :10].sum(axis=1) + rng.standard_normal(rows)
-        before, _ = dwr_loss_and_gradient(torch.from_numpy(X), torch.ones(rows, dtype=torch.float64))
+        before, _ = dwr_loss_and_gradient(
+            torch.from_numpy(X), torch.ones(rows, dtype=torch.float64)
+        )
         start, start_of_work = time.perf_counter(), time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EffectiveSampleSizeWarning)
@@ -115,7 +140,11 @@ def large_dwr_table() -> Table:
 
 def solver_table() -> Table:
     """Fit DWR to one table of each cell of MMADS, with both solvers."""
-    measures = [f"{measure}, {solver}" for measure in ("loss", "effective rows", "β_V error") for solver in SOLVERS]
+    measures = [
+        f"{measure}, {solver}"
+        for measure in ("loss", "effective rows", "β_V error")
+        for solver in SOLVERS
+    ]
     table = Table("setting", "n, p, r", *measures)
     for setting in SETTINGS:
         for n, p, rate in CELLS:
@@ -142,7 +171,12 @@ def fit_table(most_rows: int) -> Table:
         "Lasso": Lasso(alpha=0.01),
         "gradient boosting": HistGradientBoostingRegressor(random_state=0),
     }
-    table = Table("rows (20 columns)", *(f"{name}, s" for name in methods), "screened / OLS", "boosting / screened")
+    table = Table(
+        "rows (20 columns)",
+        *(f"{name}, s" for name in methods),
+        "screened / OLS",
+        "boosting / screened",
+    )
     for n in (1_000, 10_000, 100_000, 1_000_000):
         if n > most_rows:
             break
@@ -162,10 +196,16 @@ def fit_table(most_rows: int) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000, help="most rows in the second table")
-    parser.add_argument("--large", action="store_true", help="instead of the second table, DWR up to 100,000 × 200")
-    parser.add_argument("--solvers", action="store_true", help="only DWR on MMADS with both of its solvers")
+    parser.add_argument(
+        "--large", action="store_true", help="instead of the second table, DWR up to 100,000 × 200"
+    )
+    parser.add_argument(
+        "--solvers", action="store_true", help="only DWR on MMADS with both of its solvers"
+    )
     arguments = parser.parse_args()
     console = Console(width=140)
     torch.set_num_threads(1)

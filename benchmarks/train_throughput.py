@@ -1,23 +1,28 @@
-"""Images per second of a training: a bare PyTorch loop, ``pfdl train``, and ``pfdl.vision.fit`` on images in memory.
+"""Images per second of a training: a bare PyTorch loop, ``pfdl train``, and ``pfdl.vision.fit`` on
+images in memory.
 
-    python benchmarks/train_throughput.py --device cuda            ResNet-18 on 20,000 images of 64×64, bfloat16
-    python benchmarks/train_throughput.py --device cpu --images 512 --cpu-time
+    python benchmarks/train_throughput.py --device cuda            ResNet-18 on 20,000 images of
+    64×64, bfloat16 python benchmarks/train_throughput.py --device cpu --images 512 --cpu-time
 
-The images are noise, and are made in memory once. The three take turns, one run of some epochs each, and a ratio is the
-median over the turns of the ratio inside a turn. Each run's line is written as it ends; Ctrl-C or SIGTERM after a whole
-turn still prints the table.
+The images are noise, and are made in memory once. The three take turns, one run of some epochs
+each, and a ratio is the median over the turns of the ratio inside a turn. Each run's line is
+written as it ends; Ctrl-C or SIGTERM after a whole turn still prints the table.
 
-Equal in all three: the network and its first weights, the objective, the augmentation, the optimiser and its settings,
-the precision, the layout in memory, the size of a batch, the order and the number of steps. Equal in the bare loop and
-``pfdl train``: the loader, of pictures in memory, as ``pfdl train`` keeps sets of up to 2 GB once they are decoded.
-The latter two draw from a seed for each step and report loss, accuracy and what the objective measures. Only ``pfdl
-train`` listens for Ctrl-C, logs to TensorBoard and a table, and saves a state to resume from; all of that is counted.
+Equal in all three: the network and its first weights, the objective, the augmentation, the
+optimiser and its settings, the precision, the layout in memory, the size of a batch, the order and
+the number of steps. Equal in the bare loop and ``pfdl train``: the loader, of pictures in memory,
+as ``pfdl train`` keeps sets of up to 2 GB once they are decoded. The latter two draw from a seed
+for each step and report loss, accuracy and what the objective measures. Only ``pfdl train`` listens
+for Ctrl-C, logs to TensorBoard and a table, and saves a state to resume from; all of that is
+counted.
 
-*Images per second* is the steady state: from the end of the first epoch's steps to the end of the last one's, with all
-that happens between epochs. *Start and end* is the rest of a run beyond that pace, in seconds: making network and
-trainer, what the first steps compile and choose, and the last save. Decoding is not in it.
+*Images per second* is the steady state: from the end of the first epoch's steps to the end of the
+last one's, with all that happens between epochs. *Start and end* is the rest of a run beyond that
+pace, in seconds: making network and trainer, what the first steps compile and choose, and the last
+save. Decoding is not in it.
 
-``--cpu-time`` counts the processor time of this process instead of the clock's, for a machine that others use too.
+``--cpu-time`` counts the processor time of this process instead of the clock's, for a machine that
+others use too.
 """
 
 from __future__ import annotations
@@ -88,7 +93,9 @@ class Noise:
         self.samples = tuple(self._sample(number, "train") for number in range(count))
         self.samples += tuple(self._sample(number, "test") for number in range(CLASSES))
         generator = torch.Generator().manual_seed(0)
-        images = torch.randint(256, (len(self.samples), 3, size, size), dtype=torch.uint8, generator=generator)
+        images = torch.randint(
+            256, (len(self.samples), 3, size, size), dtype=torch.uint8, generator=generator
+        )
         self._images = dict(zip((sample.path for sample in self.samples), images, strict=True))
 
     def _sample(self, number: int, split: str) -> Sample:
@@ -112,21 +119,29 @@ def make_config(settings: argparse.Namespace) -> TrainingConfig:
     )
 
 
-def make_data(settings: argparse.Namespace, source: ContextSource, manifest: Manifest) -> TrainingData:
+def make_data(
+    settings: argparse.Namespace, source: ContextSource, manifest: Manifest
+) -> TrainingData:
     return TrainingData(make_config(settings), source, manifest, num_workers=settings.workers)
 
 
-def bare_loop(settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock) -> None:
+def bare_loop(
+    settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock
+) -> None:
     """Train as a user would who has a loader and an objective, and no framework."""
     device, bf16 = settings.device, settings.precision == "bf16"
     data = make_data(settings, source, manifest)
     torch.manual_seed(0)
     model = make_backbone(settings.backbone, CLASSES, image_size=settings.size)
-    model.to(device).to(memory_format=torch.channels_last if device == "cuda" else torch.contiguous_format)
+    model.to(device).to(
+        memory_format=torch.channels_last if device == "cuda" else torch.contiguous_format
+    )
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
     loader = data.train_loader()
     with attach(model) as tap:
-        objective = make_objective(settings.objective, tap.num_features, num_classes=CLASSES).to(device)
+        objective = make_objective(settings.objective, tap.num_features, num_classes=CLASSES).to(
+            device
+        )
         for epoch in range(settings.epochs):
             for batch in loader.read(epoch):
                 images, labels = (part.to(device, non_blocking=True) for part in batch[:2])
@@ -142,7 +157,9 @@ def bare_loop(settings: argparse.Namespace, source: ContextSource, manifest: Man
             clock.tick()
 
 
-def run_folder(settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock) -> None:
+def run_folder(
+    settings: argparse.Namespace, source: ContextSource, manifest: Manifest, clock: Clock
+) -> None:
     # From the first to the last end of an epoch's steps lies all that happens between epochs, too.
     original = Loop.end_epoch
 
@@ -154,7 +171,14 @@ def run_folder(settings: argparse.Namespace, source: ContextSource, manifest: Ma
     try:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "run"
-            train(make_config(settings), source, manifest, place, device=settings.device, num_workers=settings.workers)
+            train(
+                make_config(settings),
+                source,
+                manifest,
+                place,
+                device=settings.device,
+                num_workers=settings.workers,
+            )
     finally:
         Loop.end_epoch = original  # type: ignore[method-assign]
 
@@ -163,12 +187,22 @@ def memory(settings: argparse.Namespace, data: TrainingData, clock: Clock) -> No
     images = data.train_set
     torch.manual_seed(0)
     model = Classifier(make_config(settings), CLASSES)
-    fit(model, images.images, images.labels, device=settings.device, after_epoch=lambda *_: clock.tick())
+    fit(
+        model,
+        images.images,
+        images.labels,
+        device=settings.device,
+        after_epoch=lambda *_: clock.tick(),
+    )
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu"
+    )
     parser.add_argument("--backbone", default="resnet18")
     parser.add_argument("--objective", default="erm", help="one that needs no contexts")
     parser.add_argument("--images", type=int, help="training images (512 on a CPU, 20000 on a GPU)")
@@ -176,7 +210,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=0, help="processes that load images")
     parser.add_argument("--precision", choices=("32", "bf16"), help="bf16 by default on a GPU")
-    parser.add_argument("--epochs", type=int, default=4, help="of a run; the first one is not counted")
+    parser.add_argument(
+        "--epochs", type=int, default=4, help="of a run; the first one is not counted"
+    )
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--cpu-time", action="store_true")
     settings = parser.parse_args()
@@ -186,7 +222,9 @@ def parse() -> argparse.Namespace:
 
 
 def measure(settings: argparse.Namespace, speeds: Results, others: Results) -> None:
-    """Let the three take turns, and note images per second and other seconds of each run as it ends."""
+    """Let the three take turns, and note images per second and other seconds of each run as it
+    ends.
+    """
     source = Noise(settings.images, settings.size)
     manifest = make_split(source, ratio="5:1", validation_fraction=0.0)
     data = make_data(settings, source, manifest)
@@ -198,7 +236,9 @@ def measure(settings: argparse.Namespace, speeds: Results, others: Results) -> N
     }
     for _ in range(settings.turns):
         for name, run in runs.items():
-            clock = Clock(settings.device, time.process_time if settings.cpu_time else time.perf_counter)
+            clock = Clock(
+                settings.device, time.process_time if settings.cpu_time else time.perf_counter
+            )
             run(clock)
             others[name].append(clock.other_seconds())
             speeds[name].append(images / clock.seconds_per_epoch())
@@ -207,7 +247,9 @@ def measure(settings: argparse.Namespace, speeds: Results, others: Results) -> N
 
 def print_table(settings: argparse.Namespace, speeds: Results, others: Results, turns: int) -> None:
     print(describe_machine(), "\n")
-    shown = f"{settings.backbone}, {settings.objective}, {settings.images} images of {settings.size}², "
+    shown = (
+        f"{settings.backbone}, {settings.objective}, {settings.images} images of {settings.size}², "
+    )
     shown += f"batch {settings.batch_size}, {settings.precision}, {settings.workers} workers, "
     shown += f"{turns} turns of {settings.epochs} epochs"
     second = "second of processor time" if settings.cpu_time else "second"
@@ -219,7 +261,8 @@ def print_table(settings: argparse.Namespace, speeds: Results, others: Results, 
         in_turns = ", ".join(f"{ratio:.2f}" for ratio in ratios)
         other = statistics.median(others[name][:turns])
         print(
-            f"| {name} | {statistics.median(found):.0f} | {statistics.median(ratios):.3f} | {in_turns} | {other:.1f} |"
+            f"| {name} | {statistics.median(found):.0f} | {statistics.median(ratios):.3f} |"
+            f" {in_turns} | {other:.1f} |"
         )
 
 

@@ -1,10 +1,12 @@
-"""The sample weights of one batch by StableNet, CNBB and DWR: ours against their loops with a backward pass each step.
+"""The sample weights of one batch by StableNet, CNBB and DWR: ours against their loops with a
+backward pass each step.
 
     python benchmarks/weightings.py [--device cuda] [--cpu-time]
 
-The loops are transcriptions: the same loss written out, automatic differentiation, PyTorch's optimiser. Both are given
-the same batch and the same random numbers, and the largest difference of the weights is printed beside the times. On a
-GPU ours replays a CUDA graph after the first calls; the best call of several counts on both sides.
+The loops are transcriptions: the same loss written out, automatic differentiation, PyTorch's
+optimiser. Both are given the same batch and the same random numbers, and the largest difference of
+the weights is printed beside the times. On a GPU ours replays a CUDA graph after the first calls;
+the best call of several counts on both sides.
 """
 
 import argparse
@@ -18,7 +20,9 @@ from pfdl.objectives.weightings.stablenet import draw_maps, fourier_features
 
 
 def dependence(mapped, weights):
-    """Return StableNet's loss: squared weighted covariances of all pairs, for mapped features (functions, n, p)."""
+    """Return StableNet's loss: squared weighted covariances of all pairs, for mapped features
+    (functions, n, p).
+    """
     weighted = mapped * weights[:, None]
     means = weighted.sum(1)
     covariance = mapped.transpose(1, 2) @ weighted - means[:, :, None] * means[:, None, :]
@@ -40,9 +44,15 @@ def dwr_loss(x, weights):
     """Return DWR's loss, from one weighted covariance matrix."""
     n, p = x.shape
     weighted = x * weights[:, None]
-    covariance = x.T @ weighted / n - torch.outer(weighted.sum(0) / weights.sum(), weighted.sum(0) / n)
+    covariance = x.T @ weighted / n - torch.outer(
+        weighted.sum(0) / weights.sum(), weighted.sum(0) / n
+    )
     lengths = (covariance.square().sum(1) - covariance.diagonal().square()).clamp(min=1e-30).sqrt()
-    return 2000 / p * lengths.sum() + 0.0005 * (weights.sum() - n).square() + 0.00005 * weights.square().sum()
+    return (
+        2000 / p * lengths.sum()
+        + 0.0005 * (weights.sum() - n).square()
+        + 0.00005 * weights.square().sum()
+    )
 
 
 def stablenet_loop(u):
@@ -50,9 +60,13 @@ def stablenet_loop(u):
     logits = torch.ones_like(u[:, 0]).requires_grad_()
     optimizer = torch.optim.SGD([logits], lr=ours.learning_rate, momentum=ours.momentum)
     for step, drawn in enumerate(zip(*draw_maps(u, ours.functions, ours.steps), strict=True)):
-        optimizer.param_groups[0]["lr"] = ours.learning_rate * (1.0 if 2 * step < ours.steps else 0.1)
+        optimizer.param_groups[0]["lr"] = ours.learning_rate * (
+            1.0 if 2 * step < ours.steps else 0.1
+        )
         mapped = fourier_features(u, *drawn)
-        loss = dependence(mapped, logits.softmax(0)) / ours.balance + logits.softmax(0).square().sum()
+        loss = (
+            dependence(mapped, logits.softmax(0)) / ours.balance + logits.softmax(0).square().sum()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -72,13 +86,19 @@ def cnbb_loop(f):
 
 
 def dwr_loop(x):
-    """Take the steps of TensorFlow 1's RMSProp, whose mean square begins at 1, as in the published code."""
+    """Take the steps of TensorFlow 1's RMSProp, whose mean square begins at 1, as in the published
+    code.
+    """
     ours = BatchDWR()
     root, mean_square = torch.ones_like(x[:, 0]).requires_grad_(), torch.ones_like(x[:, 0])
     for _ in range(ours.steps):
         (gradient,) = torch.autograd.grad(dwr_loss(x, root.square()), root)
         mean_square = 0.9 * mean_square + 0.1 * gradient.square()
-        root = (root - ours.learning_rate * gradient / (mean_square + 1e-10).sqrt()).detach().requires_grad_()
+        root = (
+            (root - ours.learning_rate * gradient / (mean_square + 1e-10).sqrt())
+            .detach()
+            .requires_grad_()
+        )
     weights = root.detach().square()
     return weights / weights.mean()
 
@@ -98,25 +118,39 @@ def best_ms(work, settings):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--cpu-time", action="store_true", help="count processor time, on a machine with other work")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="count processor time, on a machine with other work"
+    )
     parser.add_argument("--turns", type=int, default=6)
     settings = parser.parse_args()
     print(describe_machine())
-    print("\n| weights | n | p | loop, ms | ours, ms | times faster | largest difference of a weight |")
+    print(
+        "\n| weights | n | p | loop, ms | ours, ms | times faster | largest difference of a"
+        " weight |"
+    )
     print("|---|---|---|---|---|---|---|")
     for n, p in ((64, 512), (128, 2048)):
-        u = torch.tanh(torch.randn(n, p, generator=torch.Generator().manual_seed(0))).to(settings.device)
+        u = torch.tanh(torch.randn(n, p, generator=torch.Generator().manual_seed(0))).to(
+            settings.device
+        )
         for ours, loop in ((StableNet, stablenet_loop), (CNBB, cnbb_loop), (BatchDWR, dwr_loop)):
             torch.manual_seed(1)
             expected = loop(u)
-            weighting = ours().to(settings.device).eval()  # StableNet without its memory, as the loop
+            # StableNet without its memory, as the loop
+            weighting = ours().to(settings.device).eval()
             slow = best_ms(lambda loop=loop, u=u: loop(u), settings)
             fast = best_ms(lambda weighting=weighting, u=u: weighting(u), settings)
             torch.manual_seed(1)
-            difference = float((weighting(u) - expected).abs().max())  # on a GPU by now from a CUDA graph
-            print(f"| {ours.__name__} | {n} | {p} | {slow:.1f} | {fast:.1f} | {slow / fast:.1f} | {difference:.0e} |")
+            # On a GPU by now from a CUDA graph
+            difference = float((weighting(u) - expected).abs().max())
+            print(
+                f"| {ours.__name__} | {n} | {p} | {slow:.1f} | {fast:.1f} | {slow / fast:.1f} |"
+                f" {difference:.0e} |"
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""How Sphinx builds these pages: ``make docs``. Nothing is fetched, neither then nor by a reader's browser."""
+"""How Sphinx builds these pages: ``make docs``. Nothing is fetched, neither then nor by a reader's
+browser.
+"""
 
 import re
 from pathlib import Path
@@ -46,18 +48,23 @@ nb_merge_streams = True
 suppress_warnings = ["myst.header"]  # a page that is included from elsewhere begins where it likes
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"exclude-members": "set_fit_request, set_predict_request, set_score_request"}
+autodoc_default_options = {
+    "exclude-members": "set_fit_request, set_predict_request, set_score_request"
+}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_inherit_docstrings = False
-autodoc_type_aliases = {name: name for name in ("FloatArray", "IndexArray", "ArrayLike", "OptimizerFactory")}
+autodoc_type_aliases = {
+    name: name for name in ("FloatArray", "IndexArray", "ArrayLike", "OptimizerFactory")
+}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
-# Links to other projects need their inventories, which `make inventories` fetches; else their names are plain text.
+# Links to other projects need their inventories, which `make inventories` fetches; else their names
+# are plain text.
 INVENTORIES = Path(__file__).parent / "_inventories"
 PROJECTS = {
     "python": "https://docs.python.org/3/",
@@ -73,7 +80,8 @@ intersphinx_mapping = {
 }
 
 nitpicky = True
-# A name of our own that leads nowhere is a mistake; those of other projects and of the engine room have no pages here.
+# A name of our own that leads nowhere is a mistake; those of other projects and of the engine room
+# have no pages here.
 nitpick_ignore_regex = [
     ("py:.*", r"(?!pfdl\.).*"),
     ("py:.*", r"pfdl\.decorrelation\.(kernels|distributed|partial_decorrelation)\..*"),
@@ -94,9 +102,16 @@ def _math_as_mathml(translator: object, node: nodes.math | nodes.math_block) -> 
     """Browsers draw MathML by themselves: no script, no font, nothing to fetch."""
     body = translator.body  # type: ignore[attr-defined]
     as_block = isinstance(node, nodes.math_block)
-    # What the converter does not know, and MathML does not need: brackets and fractions find their size themselves.
-    text = re.sub(r"\\[Bb]ig(?![a-zA-Z])", "", node.astext()).replace(r"\tfrac", r"\frac").replace(r"\textstyle", "")
-    formula = tex2mathml(r"\begin{aligned}" + text + r"\end{aligned}" if r"\\" in text else text, as_block=as_block)
+    # What the converter does not know, and MathML does not need: brackets and fractions find their
+    # size themselves.
+    text = (
+        re.sub(r"\\[Bb]ig(?![a-zA-Z])", "", node.astext())
+        .replace(r"\tfrac", r"\frac")
+        .replace(r"\textstyle", "")
+    )
+    formula = tex2mathml(
+        r"\begin{aligned}" + text + r"\end{aligned}" if r"\\" in text else text, as_block=as_block
+    )
     body.append(f'<div class="math">{formula}</div>' if as_block else formula)
     raise nodes.SkipNode
 
@@ -104,19 +119,27 @@ def _math_as_mathml(translator: object, node: nodes.math | nodes.math_block) -> 
 def _write_commands(app: Sphinx) -> None:
     """Write the reference of all commands, from the parser that runs them."""
     command = get_command(pfdl_app)
-    text = get_docs_for_click(obj=command, ctx=Context(command, info_name="pfdl"), name="pfdl", title="Commands")
+    text = get_docs_for_click(
+        obj=command, ctx=Context(command, info_name="pfdl"), name="pfdl", title="Commands"
+    )
     groups = [command, *(one for one in command.commands.values() if hasattr(one, "commands"))]
     for name, one in (pair for group in groups for pair in group.commands.items()):
         sentence = re.split(r"(?<=\.)\s", " ".join((one.help or "").split()))[0]
         line = f"* `{name}`: {sentence}"  # in full: Typer cuts it to the width of a terminal
-        text = re.sub(rf"^\* `{name}`: .*$", lambda found, line=line: line, text, flags=re.MULTILINE)
+        text = re.sub(
+            rf"^\* `{name}`: .*$", lambda found, line=line: line, text, flags=re.MULTILINE
+        )
     examples = re.compile(r"(?<!```console\n)^(?:\$ .*\n+)+", flags=re.MULTILINE)
-    text = examples.sub(lambda found: "```console\n" + re.sub(r"\n+", "\n", found[0]) + "```\n\n", text)
+    text = examples.sub(
+        lambda found: "```console\n" + re.sub(r"\n+", "\n", found[0]) + "```\n\n", text
+    )
     (Path(app.srcdir) / "reference" / "commands.md").write_text(text, encoding="utf-8")
 
 
 def _keep_underscores(*event: object) -> None:
-    """Keep the underscore at the end of a fitted attribute, which RST would take for that of a link."""
+    """Keep the underscore at the end of a fitted attribute, which RST would take for that of a
+    link.
+    """
     lines = event[-1]
     assert isinstance(lines, list)
     lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line) for line in lines]
@@ -125,7 +148,10 @@ def _keep_underscores(*event: object) -> None:
 def _name_aliases(*event: object) -> tuple[str, str] | None:
     """Print an alias of a type by its name, where autodoc prints how Python holds it."""
     signature, returned = event[-2:]
-    shown = [re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", str(part or "")) for part in (signature, returned)]
+    shown = [
+        re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", str(part or ""))
+        for part in (signature, returned)
+    ]
     return (shown[0], shown[1]) if signature else None
 
 

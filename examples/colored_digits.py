@@ -1,7 +1,9 @@
-"""Objectives by name in an ordinary PyTorch loop: coloured digits whose colour turns against the label in the test.
+"""Objectives by name in an ordinary PyTorch loop: coloured digits whose colour turns against the
+label in the test.
 
-Runs offline in some seconds on scikit-learn's small digits, which are not MNIST: `pfdl reproduce colored-mnist` is the
-real experiment. With 1,200 images nothing here is a result; it shows how the pieces fit.
+Runs offline in some seconds on scikit-learn's small digits, which are not MNIST: `pfdl reproduce
+colored-mnist` is the real experiment. With 1,200 images nothing here is a result; it shows how the
+pieces fit.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ Environment = tuple[Tensor, Tensor]
 
 
 def color(images: Tensor, digits: Tensor, flip: float) -> Environment:
-    """Label digits by "below five", a quarter wrongly; the colour disagrees with that label as often as given."""
+    """Label digits by "below five", a quarter wrongly; the colour disagrees with that label as
+    often as given.
+    """
     labels = (digits < 5) ^ (torch.rand(len(digits)) < 0.25)
     is_red = labels ^ (torch.rand(len(digits)) < flip)
     return torch.cat([images * is_red[:, None], images * ~is_red[:, None]], 1), labels.float()
@@ -36,14 +40,19 @@ def train(name: str, environments: list[Environment]) -> nn.Sequential:
     objective = make_objective(name, num_features=HIDDEN, **SETTINGS[name])
     optimizer = torch.optim.Adam(network.parameters(), lr=0.003)
     images, labels = map(torch.cat, zip(*environments, strict=True))
-    of_environment = torch.cat([torch.full((len(one),), number) for number, (one, _) in enumerate(environments)])
+    of_environment = torch.cat(
+        [torch.full((len(one),), number) for number, (one, _) in enumerate(environments)]
+    )
     for _ in range(STEPS):
         features = body(images)
         logits = network[1:](features)
-        sample = torch.randperm(len(labels))[:SAMPLE]  # PFDL works on mini-batches, also where the rest takes all rows
+        # PFDL works on mini-batches, also where the rest takes all rows
+        sample = torch.randperm(len(labels))[:SAMPLE]
         decay = DECAY * sum(parameter.square().sum() for parameter in network.parameters())
         decay = decay / objective.divisor()  # once IRM's weight acts, everything is divided by it
-        loss = decay + objective(logits, labels, features=features[sample], environments=of_environment)
+        loss = decay + objective(
+            logits, labels, features=features[sample], environments=of_environment
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -61,7 +70,9 @@ def main() -> None:
     pixels, digits = map(torch.from_numpy, load_digits(return_X_y=True))
     order = torch.randperm(len(digits))
     sizes, flips = [600, 600, 300, 297], (0.2, 0.1, 0.15, 0.9)
-    parts = zip((pixels[order].float() / 16).split(sizes), digits[order].split(sizes), flips, strict=True)
+    parts = zip(
+        (pixels[order].float() / 16).split(sizes), digits[order].split(sizes), flips, strict=True
+    )
     *environments, held_out, test = (color(*part) for part in parts)
     print("objective        held out, colour helps   test, colour misleads")
     for name in SETTINGS:

@@ -1,4 +1,5 @@
-"""A plain PyTorch loop on images whose contexts nobody labelled: infer them, then draw all groups equally often.
+"""A plain PyTorch loop on images whose contexts nobody labelled: infer them, then draw all groups
+equally often.
 
 The images were made so that this helps: an illustration, not a result.
 
@@ -17,7 +18,9 @@ CLASSES = 2
 
 
 def draw(count: int, agreement: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Images with a faint pattern (the class) on a coloured ground (the context), which often goes with the class."""
+    """Images with a faint pattern (the class) on a coloured ground (the context), which often goes
+    with the class.
+    """
     labels = torch.randint(CLASSES, (count,))
     contexts = torch.where(torch.rand(count) < agreement, labels, 1 - labels)
     colour = torch.tensor([[0.8, 0.7, 0.4], [0.3, 0.5, 0.8]])[contexts]
@@ -31,9 +34,14 @@ def train(loader: DataLoader[tuple[Tensor, ...]]) -> nn.Module:
     """Train as you always do: nothing in here knows of contexts."""
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten(),
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 16, 3),
+        nn.ReLU(),
+        nn.Flatten(),
         nn.Linear(16 * 6 * 6, CLASSES),
-    )  # fmt: skip
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(5):
         for images, labels in loader:
@@ -49,13 +57,17 @@ def main() -> None:
     images, labels, _ = draw(600, agreement=0.9)  # yours: training images and their classes
     dataset = TensorDataset(images, labels)
 
-    found = find_contexts(dataset)  # a Dataset, a DataLoader, or a tensor of images or features with labels
+    # A Dataset, a DataLoader, or a tensor of images or features with labels
+    found = find_contexts(dataset)
     print(found.sentence)
-    sampler = pfdl.context_sampler(labels, found.contexts)  # draws every class in every context equally often
+    # Draws every class in every context equally often
+    sampler = pfdl.context_sampler(labels, found.contexts)
 
     loaders = {
         "plain training": DataLoader(dataset, batch_size=32, shuffle=True),
-        "inferred contexts, drawn equally often": DataLoader(dataset, batch_size=32, sampler=sampler),
+        "inferred contexts, drawn equally often": DataLoader(
+            dataset, batch_size=32, sampler=sampler
+        ),
     }
     test_images, test_labels, test_contexts = draw(400, agreement=0.5)
     for name, loader in loaders.items():
@@ -63,7 +75,10 @@ def main() -> None:
         with torch.no_grad():
             answers = model(test_images).argmax(1)
         worst = worst_group_accuracy(answers, test_labels, test_contexts)
-        print(f"{name}: {(answers == test_labels).float().mean():.0%} right, {worst:.0%} in the worst group")
+        print(
+            f"{name}: {(answers == test_labels).float().mean():.0%} right, {worst:.0%} in the worst"
+            " group"
+        )
 
 
 if __name__ == "__main__":

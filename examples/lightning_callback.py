@@ -41,7 +41,9 @@ def main() -> None:
     trainer = Trainer(
         max_epochs=2,
         accelerator="cpu",
-        callbacks=[PFDLCallback()],  # the features are what enters the last linear layer, here `head`
+        callbacks=[
+            PFDLCallback()
+        ],  # the features are what enters the last linear layer, here `head`
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,

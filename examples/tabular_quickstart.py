@@ -1,4 +1,6 @@
-"""A biased sample, least squares with and without the selection screen, and why a column was dropped."""
+"""A biased sample, least squares with and without the selection screen, and why a column was
+dropped.
+"""
 
 from pathlib import Path
 
@@ -19,7 +21,9 @@ def main() -> None:
     print(f"\nVerdict: {stable.verdict_}\n\nRMSE where the bias has another strength or direction:")
     for r in (1.7, 1.3, -1.3, -1.7):
         test = make_mmads(n=5000, p=10, r=r, setting="v_to_s", seed=1)
-        errors = [rmse(test.y, model.predict(test.frame().drop(columns="y"))) for model in (plain, stable)]
+        errors = [
+            rmse(test.y, model.predict(test.frame().drop(columns="y"))) for model in (plain, stable)
+        ]
         print(f"  r = {r:4}: OLS {errors[0]:.3f}, screened {errors[1]:.3f}")
 
     picture = Path("tabular_explanation.png")

@@ -1,7 +1,9 @@
-"""A real table with injected selection: what the screen finds, and what that is worth where the bias turns.
+"""A real table with injected selection: what the screen finds, and what that is worth where the
+bias turns.
 
-Needs the real-data extra (``pip install 'pfdl[real-data]'``). Log weekly wages of 28,155 men (CPS 1988) and a column V
-of pure noise; rows are kept the likelier the closer V lies to the wage, so that V predicts it in the sample.
+Needs the real-data extra (``pip install 'pfdl[real-data]'``). Log weekly wages of 28,155 men (CPS
+1988) and a column V of pure noise; rows are kept the likelier the closer V lies to the wage, so
+that V predicts it in the sample.
 """
 
 import numpy as np
@@ -42,7 +44,9 @@ def main() -> None:
         "least squares": LinearRegression(),
         "least squares, screened": ScreenedRegressor(),
         "boosting": HistGradientBoostingRegressor(random_state=0),
-        "boosting, screened": make_pipeline(SelectionScreen(), HistGradientBoostingRegressor(random_state=0)),
+        "boosting, screened": make_pipeline(
+            SelectionScreen(), HistGradientBoostingRegressor(random_state=0)
+        ),
         "DWR, standardised": make_pipeline(StandardScaler(), DWRRegressor()),
     }
     rates = (1.7, 1.3, -1.3, -1.7)
@@ -52,7 +56,11 @@ def main() -> None:
         model.fit(X, y)
         rows[name] = [rmse(truth, model.predict(table)) for table, truth in tests]
     print("RMSE of the log wage, by the bias of the test rows:")
-    print(pd.DataFrame(rows, index=[f"r = {rate:g}" for rate in rates]).T.to_string(float_format="{:.3f}".format))
+    print(
+        pd.DataFrame(rows, index=[f"r = {rate:g}" for rate in rates]).T.to_string(
+            float_format="{:.3f}".format
+        )
+    )
 
 
 if __name__ == "__main__":

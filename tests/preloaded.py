@@ -1,7 +1,7 @@
 """All that is slow to import, once, for the processes that are forked from the one that imports it.
 
-Without looking for garbage meanwhile, nor later among what was imported: in each fork that would touch, and so copy,
-hundreds of megabytes.
+Without looking for garbage meanwhile, nor later among what was imported: in each fork that would
+touch, and so copy, hundreds of megabytes.
 """
 
 import gc

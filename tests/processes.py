@@ -1,4 +1,6 @@
-"""Processes for tests: forks of one process that has imported all that is slow, so that each of them starts at once."""
+"""Processes for tests: forks of one process that has imported all that is slow, so that each of
+them starts at once.
+"""
 
 import contextlib
 import multiprocessing
@@ -33,7 +35,9 @@ class Forked:
         self.folder = tempfile.TemporaryDirectory()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
         how = _forks()
-        self.process = how.Process(target=_become, args=(main, arguments, environment, self.folder.name))
+        self.process = how.Process(
+            target=_become, args=(main, arguments, environment, self.folder.name)
+        )
         self.process.start()
 
     @property
@@ -49,7 +53,9 @@ class Forked:
         return Path(self.folder.name, "2").read_text()
 
     def finish(self, timeout=280):
-        """Wait for its end, end what it started and left, and return its exit status: negative if by that signal."""
+        """Wait for its end, end what it started and left, and return its exit status: negative if
+        by that signal.
+        """
         self.process.join(timeout)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -92,15 +98,26 @@ def _become(main, arguments, environment, folder):
 
 
 def run(world, work):
-    """Return what ``module:function`` returns, given rank and number, in so many processes; all must succeed."""
+    """Return what ``module:function`` returns, given rank and number, in so many processes; all
+    must succeed.
+    """
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(one.getsockname()[1]), "WORLD_SIZE": str(world)}
+        where = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(one.getsockname()[1]),
+            "WORLD_SIZE": str(world),
+        }
     with tempfile.TemporaryDirectory() as folder:
         arguments = (_work_together, work, folder)
-        processes = [Forked(*arguments, **where, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(world)]
+        processes = [
+            Forked(*arguments, **where, RANK=str(rank), LOCAL_RANK=str(rank))
+            for rank in range(world)
+        ]
         status = [process.finish() for process in processes]
-        assert status == [0] * world, "\n".join(process.stdout + process.stderr for process in processes)
+        assert status == [0] * world, "\n".join(
+            process.stdout + process.stderr for process in processes
+        )
         return [torch.load(Path(folder, f"{rank}.pt")) for rank in range(world)]
 
 

@@ -41,7 +41,9 @@ def leaves(state, path=()):
 
 
 def changed(state, path, change):
-    """Return a copy of a state in which one value was changed, or is missing where the change is None."""
+    """Return a copy of a state in which one value was changed, or is missing where the change is
+    None.
+    """
     state = copy.deepcopy(state)
     inner = state
     for key in path[:-1]:
@@ -82,10 +84,12 @@ def tensors_in(value, place=""):
 
 
 class StateTester:
-    """Tests of things with a state. A subclass has a fixture ``name`` and says how a thing is made and used.
+    """Tests of things with a state. A subclass has a fixture ``name`` and says how a thing is made
+    and used.
 
     Attributes:
-        ours: How the names begin of the parts that are checked in all ways; PyTorch takes weights that are not numbers.
+        ours: How the names begin of the parts that are checked in all ways; PyTorch takes weights
+            that are not numbers.
     """
 
     ours = ""
@@ -117,7 +121,12 @@ class StateTester:
         before = copy.deepcopy(self.state(thing))
         try:
             self.load(thing, state)
-        except (ValueError, TypeError, RuntimeError, AttributeError):  # the last three are PyTorch's
+        except (
+            ValueError,
+            TypeError,
+            RuntimeError,
+            AttributeError,
+        ):  # the last three are PyTorch's
             assert equal(before, self.state(thing))
             return True
         return False
@@ -142,9 +151,14 @@ class StateTester:
         thing = self.used(name)
         kinds = cycle(WRONG_TENSORS)  # another three for each tensor, so that it does not take long
         for path in leaves(state):
-            if isinstance(reduce(getitem, path, state), torch.Tensor) and path[0].startswith(self.ours):
+            if isinstance(reduce(getitem, path, state), torch.Tensor) and path[0].startswith(
+                self.ours
+            ):
                 for what in islice(kinds, 3):
-                    assert self.is_refused(thing, changed(state, path, WRONG_TENSORS[what])), (path, what)
+                    assert self.is_refused(thing, changed(state, path, WRONG_TENSORS[what])), (
+                        path,
+                        what,
+                    )
             else:  # settings that nobody reads may be anything
                 for change in WRONG_VALUES.values():
                     if not self.is_refused(thing, changed(state, path, change)):
@@ -187,14 +201,16 @@ def ask(thing, tensors):
 
 @pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
 class ProcessTester:
-    """Tests of things that processes train together, each on its samples, against one process with all of them.
+    """Tests of things that processes train together, each on its samples, against one process with
+    all of them.
 
     A subclass has a fixture ``name`` and says how a thing is trained and called.
 
     Attributes:
         world: Number of processes.
         names: Those of the fixture.
-        learnt: The part of what :meth:`train` returns that is a state, equal in all processes to the last bit.
+        learnt: The part of what :meth:`train` returns that is a state, equal in all processes to
+            the last bit.
         tolerances: By part, rtol and atol where others than 1e-6 and 1e-10 are wanted.
         least: How many samples they must have together.
         culprit: The process that gets what it cannot use.
@@ -204,11 +220,15 @@ class ProcessTester:
     learnt = "state"
 
     def train(self, name, rank=None):
-        """Return by part what a process computes on its samples; without a rank one process, on the samples of all."""
+        """Return by part what a process computes on its samples; without a rank one process, on the
+        samples of all.
+        """
         raise NotImplementedError
 
     def call(self, problem, is_culprit):
-        """Return a new thing and the tensors to call it with; the problem may also be "empty" or "none"."""
+        """Return a new thing and the tensors to call it with; the problem may also be "empty" or
+        "none".
+        """
         raise NotImplementedError
 
     def evaluate(self, rank):
@@ -226,7 +246,9 @@ class ProcessTester:
         problems = (*cls.sentences, "empty", "none")
         return {
             "trained": {name: tester.train(name, rank) for name in cls.names},
-            "asked": {problem: ask(*tester.call(problem, rank == cls.culprit)) for problem in problems},
+            "asked": {
+                problem: ask(*tester.call(problem, rank == cls.culprit)) for problem in problems
+            },
             "evaluated": tester.evaluate(rank),
             **tester.more(rank),
         }
@@ -243,7 +265,9 @@ class ProcessTester:
             for part, value in found.items():
                 rtol, atol = self.tolerances.get(part, (1e-6, 1e-10))
                 expected = dict(tensors_in(wanted[part], part))
-                torch.testing.assert_close(dict(tensors_in(value, part)), expected, rtol=rtol, atol=atol)
+                torch.testing.assert_close(
+                    dict(tensors_in(value, part)), expected, rtol=rtol, atol=atol
+                )
 
     def test_what_is_learnt_is_the_same_in_all_to_the_last_bit(self, processes, name):
         first, *others = (process["trained"][name][self.learnt] for process in processes)
@@ -253,10 +277,15 @@ class ProcessTester:
         for problem, sentence in self.sentences.items():
             for rank, process in enumerate(processes):
                 said, is_unchanged = process["asked"][problem]
-                other = f"process {self.culprit} cannot use its batch and says why; nothing was updated in this one."
+                other = (
+                    f"process {self.culprit} cannot use its batch and says why; nothing was updated"
+                    " in this one."
+                )
                 assert re.match(sentence, said) if rank == self.culprit else said == other
                 assert is_unchanged
-        assert [process["asked"]["none"] for process in processes] == [("nothing", False)] * self.world
+        assert [process["asked"]["none"] for process in processes] == [
+            ("nothing", False)
+        ] * self.world
 
     def test_a_batch_that_is_empty_everywhere_is_refused(self, processes):
         said = f"all processes together have a batch of 0; give at least {self.least} samples."

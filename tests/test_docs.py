@@ -16,7 +16,8 @@ from pfdl.data import Shapes
 ROOT = Path(__file__).parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = [ROOT / "README.md", CONTRIBUTING, *sorted((ROOT / "docs").rglob("*.md"))]
-OF_THE_LABORATORY = [page for page in PAGES if "from pfdl_lab" in page.read_text()]  # these run with its tests
+# These run with its tests
+OF_THE_LABORATORY = [page for page in PAGES if "from pfdl_lab" in page.read_text()]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -33,10 +34,13 @@ def name(path):
 
 
 @pytest.mark.usefixtures("nothing_counted")
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in OF_THE_LABORATORY], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in OF_THE_LABORATORY], ids=name
+)
 def test_python_blocks_run(page):
     run_blocks(page)
-    assert not re.search(r"^```py\b", page.read_text(), flags=re.MULTILINE)  # a block this test would not see
+    # A block this test would not see
+    assert not re.search(r"^```py\b", page.read_text(), flags=re.MULTILINE)
 
 
 def run_blocks(page):
@@ -52,7 +56,9 @@ def test_no_page_sends_a_user_to_what_is_internal(page):
 
 
 def test_the_settings_that_contributing_shows_are_those_of_the_code():
-    (block,) = re.findall(r"^```python notest\n(.*?)^```", CONTRIBUTING.read_text(), flags=re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(
+        r"^```python notest\n(.*?)^```", CONTRIBUTING.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
     code = (ROOT / "src" / "pfdl" / "vision" / "config.py").read_text()
     assert all(f"    {line}\n" in code for line in block.splitlines())
 
@@ -74,7 +80,10 @@ def test_examples_run(example, tmp_path, monkeypatch, capsys):
 
 
 def test_the_page_of_a_diagnosis_quotes_what_the_commands_printed():
-    page, folder = (ROOT / "docs" / "tutorials" / "diagnosis.md").read_text(), ROOT / "docs" / "results" / "diagnosis"
+    page, folder = (
+        (ROOT / "docs" / "tutorials" / "diagnosis.md").read_text(),
+        ROOT / "docs" / "results" / "diagnosis",
+    )
     printed = {line for path in folder.glob("*.txt") for line in path.read_text().splitlines()}
     quoted = [
         line
@@ -84,7 +93,9 @@ def test_the_page_of_a_diagnosis_quotes_what_the_commands_printed():
     assert len(quoted) > 15
     assert [line for line in quoted if line not in printed] == []
     path = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text()
-    for command in re.findall(r"^\$ (.*)$", page, re.MULTILINE):  # which a test of the quick start runs
+    for command in re.findall(
+        r"^\$ (.*)$", page, re.MULTILINE
+    ):  # which a test of the quick start runs
         assert command in path
 
 
@@ -92,7 +103,8 @@ def test_every_promise_of_security_names_a_test_that_exists():
     promises = (ROOT / "SECURITY.md").read_text().partition("## What is not promised")[0]
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", promises)
     defined = {
-        path: re.findall(r"^(?:def|class) (\w+)\(", (ROOT / path).read_text(), re.MULTILINE) for path, _ in named
+        path: re.findall(r"^(?:def|class) (\w+)\(", (ROOT / path).read_text(), re.MULTILINE)
+        for path, _ in named
     }
     assert [f"{path}::{test}" for path, test in named if test not in defined[path]] == []
     points = re.findall(r"^- .*?(?=^- |^\*\*|\Z)", promises, flags=re.MULTILINE | re.DOTALL)

@@ -1,4 +1,6 @@
-"""What docs/how-to/loop.md says on layers, accumulation, torch.compile and Hugging Face's Trainer, in numbers."""
+"""What docs/how-to/loop.md says on layers, accumulation, torch.compile and Hugging Face's Trainer,
+in numbers.
+"""
 
 import copy
 import re
@@ -19,7 +21,9 @@ PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "loop.md").read_text(enc
 def run_section(title, namespace):
     """Run the code below a heading of the page."""
     section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
-    (code,) = re.findall(r"^```python(?: notest)?\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
+    (code,) = re.findall(
+        r"^```python(?: notest)?\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE
+    )
     exec(compile(code, title, "exec"), namespace)
     return SimpleNamespace(**namespace)
 
@@ -33,14 +37,23 @@ def start():
     x, y = torch.randn(64, 20), torch.randint(3, (64,))
     decorrelate = pfdl.PartialDecorrelation(16, hidden=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    names = {"model": model, "tap": tap, "x": x, "y": y, "decorrelate": decorrelate, "optimizer": optimizer}
+    names = {
+        "model": model,
+        "tap": tap,
+        "x": x,
+        "y": y,
+        "decorrelate": decorrelate,
+        "optimizer": optimizer,
+    }
     return {"torch": torch, "F": F, "pfdl": pfdl, **names}
 
 
 def loss_by_hand(model, x, y, decorrelate):
     """Return the loss of a model of two linear layers, without a tap."""
     features = F.relu(F.linear(x, model[0].weight, model[0].bias))
-    return F.cross_entropy(F.linear(features, model[2].weight, model[2].bias), y) + decorrelate(features)
+    return F.cross_entropy(F.linear(features, model[2].weight, model[2].bias), y) + decorrelate(
+        features
+    )
 
 
 def gradients(model):
@@ -74,10 +87,14 @@ def test_accumulated_gradients_are_the_mean_of_those_of_the_parts(start):
     total = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for rows in torch.arange(64).chunk(4):
         loss = loss_by_hand(model, start["x"][rows], start["y"][rows], decorrelate)
-        for sum_, part in zip(total, torch.autograd.grad(loss, list(model.parameters())), strict=True):
+        for sum_, part in zip(
+            total, torch.autograd.grad(loss, list(model.parameters())), strict=True
+        ):
             sum_ += part / 4
     torch.testing.assert_close(gradients(found.model), total)
-    for parameter, gradient, after in zip(model.parameters(), total, found.model.parameters(), strict=True):
+    for parameter, gradient, after in zip(
+        model.parameters(), total, found.model.parameters(), strict=True
+    ):
         torch.testing.assert_close(after, parameter - 0.1 * gradient)
     torch.testing.assert_close(found.decorrelate.state_dict(), decorrelate.state_dict())
 
@@ -87,7 +104,9 @@ def test_a_compiled_model_has_the_eager_loss_and_gradients(start, monkeypatch):
     expected = loss_by_hand(model, start["x"], start["y"], decorrelate)
     expected.backward()
     real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda module: real(module, backend="aot_eager", fullgraph=True))
+    monkeypatch.setattr(
+        torch, "compile", lambda module: real(module, backend="aot_eager", fullgraph=True)
+    )
     start["tap"].detach()
     found = run_section("torch.compile", start)
     torch.testing.assert_close(found.loss, expected)
@@ -116,7 +135,9 @@ def test_hugging_faces_trainer_adds_the_penalty_in_training_alone(start, monkeyp
     decorrelate = copy.deepcopy(trainer.decorrelate)
     for _ in range(3):
         expected = loss_by_hand(model, start["x"], start["y"], decorrelate)
-        torch.testing.assert_close(trainer.compute_loss(model.train(), inputs, num_items_in_batch=64), expected)
+        torch.testing.assert_close(
+            trainer.compute_loss(model.train(), inputs, num_items_in_batch=64), expected
+        )
     before = copy.deepcopy(trainer.decorrelate.state_dict())
     loss, outputs = trainer.compute_loss(model.eval(), inputs, return_outputs=True)
     torch.testing.assert_close(loss, F.cross_entropy(outputs["logits"], start["y"]))

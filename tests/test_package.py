@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def modules_after(statement):
-    """Return what is imported after a statement in a process of its own, modules and the packages they are in."""
+    """Return what is imported after a statement in a process of its own, modules and the packages
+    they are in.
+    """
     code = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
@@ -48,7 +50,8 @@ def test_every_public_name_is_there_when_asked_for(package):
 def test_a_module_does_not_take_the_place_of_a_function():
     for package in (pfdl, pfdl.data, pfdl.tabular, pfdl.vision):
         for name in set(package.__all__) - {"__version__"}:
-            assert callable(getattr(package, name)) or name == "functional"  # the one module among them
+            # The one module among them
+            assert callable(getattr(package, name)) or name == "functional"
             assert f"{package.__name__}.{name}" not in sys.modules
 
 
@@ -65,7 +68,10 @@ def test_no_test_or_example_of_the_library_needs_the_laboratory():
 
 
 def test_readme_needs_no_file_beside_it_on_a_package_index():
-    portable, readme = runpy.run_path(str(ROOT / "setup.py"))["portable"], (ROOT / "README.md").read_text()
+    portable, readme = (
+        runpy.run_path(str(ROOT / "setup.py"))["portable"],
+        (ROOT / "README.md").read_text(),
+    )
     relative = re.compile(r"\]\((?!https?://)")
     assert relative.search(readme)
     assert not relative.search(portable(readme))

@@ -21,7 +21,12 @@ from pfdl.runs import CONFIG, LOCK, RunInUseError, claim, read_run, set_aside
 from tests.hostile.tampering import files
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = {"seeds": 3, "cells": [(1, 2.5)], "model": {"name": "mlp", "size": 8}, "command": "pfdl …"}
+SETTINGS = {
+    "seeds": 3,
+    "cells": [(1, 2.5)],
+    "model": {"name": "mlp", "size": 8},
+    "command": "pfdl …",
+}
 
 
 def make(folder, settings=SETTINGS, kind="mmads", **options):
@@ -57,7 +62,9 @@ def test_the_same_run_is_resumed_and_keeps_when_it_began(tmp_path, monkeypatch):
     first = make(tmp_path)
     monkeypatch.setattr(runs, "describe_this_machine", lambda: {"started": "later"})
     assert make(tmp_path) == first
-    changed = make(tmp_path, {**SETTINGS, "seeds": 5, "command": "another"}, may_change=("seeds", "command"))
+    changed = make(
+        tmp_path, {**SETTINGS, "seeds": 5, "command": "another"}, may_change=("seeds", "command")
+    )
     assert read_run(tmp_path) == changed
     assert (changed.settings["seeds"], changed.made_with) == (5, first.made_with)
 
@@ -65,7 +72,11 @@ def test_the_same_run_is_resumed_and_keeps_when_it_began(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "kind", "message"),
     [
-        ({**SETTINGS, "seeds": 4, "model": {"name": "mlp", "size": 9}}, "mmads", r"differs in seeds, size\); choose"),
+        (
+            {**SETTINGS, "seeds": 4, "model": {"name": "mlp", "size": 9}},
+            "mmads",
+            r"differs in seeds, size\); choose",
+        ),
         ({**SETTINGS, "more": None}, "mmads", "differs in more"),
         ({**SETTINGS, "model": "mlp"}, "mmads", "differs in model"),
         (SETTINGS, "training", "of the kind 'mmads', not 'training'"),
@@ -113,7 +124,9 @@ def test_a_newer_or_damaged_folder_is_refused_politely_and_left(content, tmp_pat
     (tmp_path / CONFIG).write_text(json.dumps(content))
     before = files(tmp_path)
     for read in (read_run, make):
-        with pytest.raises(ValueError, match=r"does not say what this run is .* update pfdl if a newer"):
+        with pytest.raises(
+            ValueError, match=r"does not say what this run is .* update pfdl if a newer"
+        ):
             read(tmp_path)
     assert files(tmp_path) == before
 
@@ -130,7 +143,9 @@ def test_resuming_with_other_versions_is_said(tmp_path, caplog, monkeypatch):
     make(tmp_path)
     assert caplog.text == ""
     version_of = runs.version_of
-    monkeypatch.setattr(runs, "version_of", lambda name: "99.0" if name == "torch" else version_of(name))
+    monkeypatch.setattr(
+        runs, "version_of", lambda name: "99.0" if name == "torch" else version_of(name)
+    )
     make(tmp_path)
     assert f"torch {version_of('torch')} then, 99.0 now" in caplog.text
 
@@ -149,7 +164,9 @@ with runs.claim(Path(sys.argv[1]), "mmads", {}):
 def test_a_second_process_gets_a_sentence_and_a_killed_one_blocks_nobody(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "PATIENCE", 0.0)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], text=True, cwd=ROOT, **pipes) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], text=True, cwd=ROOT, **pipes
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         before = files(tmp_path)
@@ -206,8 +223,15 @@ def test_a_file_set_aside_never_replaces_an_earlier_one(tmp_path, caplog):
         (tmp_path / "a.json").write_text(text)
         set_aside(tmp_path / "a.json", "a.json is nonsense.")
     found = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert found == {"a.json.damaged": "one", "a.json.2.damaged": "two", "a.json.3.damaged": "three"}
-    assert "a.json is nonsense. It is kept as a.json.2.damaged; what it held is done again." in caplog.text
+    assert found == {
+        "a.json.damaged": "one",
+        "a.json.2.damaged": "two",
+        "a.json.3.damaged": "three",
+    }
+    assert (
+        "a.json is nonsense. It is kept as a.json.2.damaged; what it held is done again."
+        in caplog.text
+    )
 
 
 def test_the_revision_is_that_of_the_checkout(tmp_path):

@@ -1,4 +1,6 @@
-"""What a type checker tells a user of the public names: every typo in an option, and what comes out."""
+"""What a type checker tells a user of the public names: every typo in an option, and what comes
+out.
+"""
 
 import os
 import re
@@ -22,13 +24,18 @@ from pfdl.vision import TrainingConfig
 features, labels = torch.randn(8, 4), torch.zeros(8, dtype=torch.long)
 decorrelate = pfdl.PartialDecorrelation(4, sharing="indexed", center="batch")
 assert_type(decorrelate(features), torch.Tensor)
-assert_type(make_objective("irm+pfdl", 4)(features, labels, features=features, environments=labels), torch.Tensor)
+irm_pfdl = make_objective("irm+pfdl", 4)
+assert_type(irm_pfdl(features, labels, features=features, environments=labels), torch.Tensor)
 assert_type(pfdl.infer_contexts(features, labels, method="pooled"), NDArray[np.intp])
 table, y = np.zeros((8, 4)), np.zeros(8)
 screen = SelectionScreen(drop="strong", keep=["age"], target="number").fit(table, y)
 assert_type(screen.verdict_, str)
 assert_type(screen.transform(table), NDArray[np.float64])
-for model in (ScreenedRegressor(screen=screen), PFDLRegressor(batch_size=None), DWRRegressor(solver="lbfgs")):
+for model in (
+    ScreenedRegressor(screen=screen),
+    PFDLRegressor(batch_size=None),
+    DWRRegressor(solver="lbfgs"),
+):
     assert_type(model.predict(table), NDArray[np.float64])
 TrainingConfig(objective="pfdl", epochs=3, sampler="groups", precision="bf16")
 """
@@ -63,7 +70,9 @@ follow_imports = skip
 follow_imports = normal
 [mypy-pandas.*,scipy.*]
 follow_imports_for_stubs = true
-"""  # of other packages only what the public names are made of: to read all of PyTorch takes ten times as long
+# Of other packages only what the public names are made of: to read all of PyTorch takes ten times
+# as long.
+"""
 
 
 @pytest.mark.usefixtures("nothing_counted")
@@ -76,4 +85,6 @@ def test_typos_are_found_and_tensors_come_out(tmp_path):
     assert "right.py" not in told
     found = {int(line) for line in re.findall(r"wrong\.py:(\d+): error:", told)}
     lines = WRONG.splitlines()
-    assert [line for number, line in enumerate(lines, 1) if "(" in line and number not in found] == []
+    assert [
+        line for number, line in enumerate(lines, 1) if "(" in line and number not in found
+    ] == []

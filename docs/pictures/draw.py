@@ -26,7 +26,12 @@ BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
 def main() -> None:
     """Draw them all."""
     plt.rcParams.update({"font.size": 13, "svg.hashsalt": "pfdl", "svg.fonttype": "path"})
-    for name, draw in (("two-steps", two_steps), ("parts", parts), ("mk", m_and_k), ("along-training", along_training)):
+    for name, draw in (
+        ("two-steps", two_steps),
+        ("parts", parts),
+        ("mk", m_and_k),
+        ("along-training", along_training),
+    ):
         figure = draw()
         figure.savefig(HERE / f"{name}.svg", facecolor="white", metadata={"Date": None})
         plt.close(figure)
@@ -50,10 +55,26 @@ def two_steps() -> plt.Figure:
     _arrow(axes, (82, 17), (89, 17))
     _arrow(axes, (60, 34), (68, 45))
     _arrow(axes, (80, 47), (89, 47))
-    axes.text(52, 45, "each feature\nfrom the others", color=GREY, ha="center", va="center", fontsize=12)
+    axes.text(
+        52, 45, "each feature\nfrom the others", color=GREY, ha="center", va="center", fontsize=12
+    )
     axes.text(100, 58, "step 1: g learns, L_g = mean (U − Ũ)²", color=BLUE, ha="right", va="center")
-    axes.text(0, 2.5, "step 2: the model learns, g frozen:\nL_task + λ · L_decorr(U, Ũ)", color=RED, va="center")
-    axes.text(90, 31.5, "L_decorr:\nŨ must not\ngo along with U", color=RED, ha="center", va="center", fontsize=12)
+    axes.text(
+        0,
+        2.5,
+        "step 2: the model learns, g frozen:\nL_task + λ · L_decorr(U, Ũ)",
+        color=RED,
+        va="center",
+    )
+    axes.text(
+        90,
+        31.5,
+        "L_decorr:\nŨ must not\ngo along with U",
+        color=RED,
+        ha="center",
+        va="center",
+        fontsize=12,
+    )
     _frame(axes, 66, 40, 16, 14, BLUE)
     _frame(axes, 18, 24, 22, 14, RED)
     _frame(axes, 64, 10, 20, 14, RED)
@@ -68,7 +89,9 @@ def parts() -> plt.Figure:
     others = shared[:, None] + 0.5 * generator.normal(size=(300, 3))
     coefficients, *_ = np.linalg.lstsq(others, first)
     told = others @ coefficients
-    figure, axes = plt.subplots(1, 3, figsize=(7.0, 3.0), layout="constrained", sharex=True, sharey=True)
+    figure, axes = plt.subplots(
+        1, 3, figsize=(7.0, 3.0), layout="constrained", sharex=True, sharey=True
+    )
     for axis, values, title, colour in (
         (axes[0], first, "a feature u", GREY),
         (axes[1], told, "its correlated part ũ", RED),
@@ -89,7 +112,13 @@ def m_and_k() -> plt.Figure:
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     end = found["m"].max() * 1.05
     axis.plot([0, end], [0, end], color=GREY, linewidth=1, linestyle=":", label="k = m")
-    axis.plot([0, end], [0, RATIO_THRESHOLD * end], color=GREY, linewidth=1, label=f"k = {RATIO_THRESHOLD} m")
+    axis.plot(
+        [0, end],
+        [0, RATIO_THRESHOLD * end],
+        color=GREY,
+        linewidth=1,
+        label=f"k = {RATIO_THRESHOLD} m",
+    )
     for decision, colour, name in (
         ("kept", BLUE, "kept (all are causes of y)"),
         ("follows the label", RED, "follows y: dropped"),
@@ -97,17 +126,23 @@ def m_and_k() -> plt.Figure:
     ):
         chosen = found[found["decision"] == decision]
         axis.scatter(chosen["m"], chosen["k"], color=colour, label=name, zorder=3)
-    axis.set(xlabel="m: share of a column that the others explain", ylabel="k: the same once y is known")
+    axis.set(
+        xlabel="m: share of a column that the others explain", ylabel="k: the same once y is known"
+    )
     axis.legend(fontsize=11)
     axis.grid(alpha=0.25)
     return figure
 
 
 def along_training() -> plt.Figure:
-    """When PFDL helps: accuracy at 1:5 along the training on PACS, with standard errors over the seeds."""
+    """When PFDL helps: accuracy at 1:5 along the training on PACS, with standard errors over the
+    seeds.
+    """
     results = pd.read_csv(PHASES, dtype={"epoch": str})
     epoch = pd.to_numeric(results["epoch"], errors="coerce")
-    tested = results[(results["data"] == "pacs") & (results["test"] == "1:5") & (epoch >= 5)].assign(epoch=epoch)
+    tested = results[
+        (results["data"] == "pacs") & (results["test"] == "1:5") & (epoch >= 5)
+    ].assign(epoch=epoch)
     figure, axis = plt.subplots(figsize=(5.4, 4.4), layout="constrained")
     for row, name, colour, marker, line in (
         ("level-matched", "level penalty, as strong, no g", "#009E73", "s", "--"),
@@ -117,8 +152,19 @@ def along_training() -> plt.Figure:
     ):
         values = tested[tested["row"] == row].groupby("epoch")["value"]
         means, errors = values.mean(), values.sem()
-        axis.plot(means.index, means, line, color=colour, marker=marker, markersize=4, markevery=2, label=name)
-        axis.fill_between(means.index, means - errors, means + errors, color=colour, alpha=0.13, linewidth=0)
+        axis.plot(
+            means.index,
+            means,
+            line,
+            color=colour,
+            marker=marker,
+            markersize=4,
+            markevery=2,
+            label=name,
+        )
+        axis.fill_between(
+            means.index, means - errors, means + errors, color=colour, alpha=0.13, linewidth=0
+        )
     axis.axvline(80, ymin=0.32, color=GREY, linewidth=0.8)
     axis.text(78, 51.5, "learning rate falls", color=GREY, fontsize=12, ha="right")
     axis.set(xlabel="epoch", ylabel="accuracy at 1:5, %", xlim=(0, 165), ylim=(14, 54))
@@ -128,7 +174,11 @@ def along_training() -> plt.Figure:
 
 
 def _box(axes: Axes, x: float, y: float, width: float, text: str, colour: str = "white") -> None:
-    axes.add_patch(FancyBboxPatch((x, y), width, 10, boxstyle="round,pad=0.2", facecolor=colour, edgecolor=GREY))
+    axes.add_patch(
+        FancyBboxPatch(
+            (x, y), width, 10, boxstyle="round,pad=0.2", facecolor=colour, edgecolor=GREY
+        )
+    )
     axes.text(x + width / 2, y + 5, text, ha="center", va="center")
 
 
@@ -138,7 +188,11 @@ def _frame(axes: Axes, x: float, y: float, width: float, height: float, colour: 
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=12, color=GREY, shrinkA=2, shrinkB=2))
+    axes.add_patch(
+        FancyArrowPatch(
+            start, end, arrowstyle="-|>", mutation_scale=12, color=GREY, shrinkA=2, shrinkB=2
+        )
+    )
 
 
 if __name__ == "__main__":

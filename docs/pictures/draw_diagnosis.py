@@ -1,8 +1,8 @@
 """Walk from a folder to a diagnosis, and keep what docs/tutorials/diagnosis.md shows.
 
-Run it by ``python docs/pictures/draw_diagnosis.py``. It runs the commands of that page in a folder of its own, writes
-what they print to ``docs/results/diagnosis/``, from which the page quotes, and takes the picture of the diagnosis, for
-which it needs Playwright and Chromium.
+Run it by ``python docs/pictures/draw_diagnosis.py``. It runs the commands of that page in a folder
+of its own, writes what they print to ``docs/results/diagnosis/``, from which the page quotes, and
+takes the picture of the diagnosis, for which it needs Playwright and Chromium.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def main() -> None:
 def photograph(path: Path) -> None:
     """Take a picture of the upper part of a page."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport=PICTURE)
         page.goto(path.as_uri())
         page.screenshot(path=PAGE.with_suffix(".png"), clip={"x": 0, "y": 0, **PICTURE})

@@ -1,13 +1,15 @@
-"""How often does ``pfdl.infer_contexts`` believe in contexts where there are none, and what would they do?
+"""How often does ``pfdl.infer_contexts`` believe in contexts where there are none, and what would
+they do?
 
     python lab/pages/contexts_false_alarms.py --seeds 20
-    python lab/pages/contexts_false_alarms.py --seeds 20 --store DIR   # as lab/pages/contexts_pretrained.py leaves it
+    python lab/pages/contexts_false_alarms.py --seeds 20 --store DIR   # as
+    lab/pages/contexts_pretrained.py leaves it
 
-Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one draw: how many contexts
-were accepted (1: none), how they were found, the effective sample size of their weights as a share of n, which says how
-much balancing them would change, and the largest gain of any way less three standard errors, in points, of which more
-than 2 are needed, or 1 within classes. The script prints a line for each kind. A draw that the CSV has is not made
-again.
+Every kind of data here has classes, and no contexts that go with them. A line of the CSV is one
+draw: how many contexts were accepted (1: none), how they were found, the effective sample size of
+their weights as a share of n, which says how much balancing them would change, and the largest gain
+of any way less three standard errors, in points, of which more than 2 are needed, or 1 within
+classes. The script prints a line for each kind. A draw that the CSV has is not made again.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ def noise(rng: np.random.Generator) -> Drawn:
 def classes(rng: np.random.Generator, given: NDArray[np.int64] | None = None) -> Drawn:
     """Draw four classes around means of their own, which overlap a little."""
     labels = rng.integers(CLASSES, size=SAMPLES) if given is None else given
-    return rng.normal(size=(SAMPLES, COLUMNS)) + 0.35 * rng.normal(size=(CLASSES, COLUMNS))[labels], labels
+    return (
+        rng.normal(size=(SAMPLES, COLUMNS)) + 0.35 * rng.normal(size=(CLASSES, COLUMNS))[labels],
+        labels,
+    )
 
 
 def rare_classes(rng: np.random.Generator) -> Drawn:
@@ -65,7 +70,9 @@ def heavy_tails(rng: np.random.Generator) -> Drawn:
 
 
 def clusters(rng: np.random.Generator) -> Drawn:
-    """Draw three plain clusters that are as frequent in every class: contexts that do not go with the class."""
+    """Draw three plain clusters that are as frequent in every class: contexts that do not go with
+    the class.
+    """
     features, labels = classes(rng)
     return features + 2 * rng.normal(size=(3, COLUMNS))[rng.integers(3, size=SAMPLES)], labels
 
@@ -91,11 +98,17 @@ def shuffled_digits(rng: np.random.Generator) -> Drawn:
 
 
 def pretrained(rng: np.random.Generator, folder: Path, per_group: int = 60) -> Drawn:
-    """Draw pretrained features of PACS, as many of every class in every style: contexts that do not go with it."""
+    """Draw pretrained features of PACS, as many of every class in every style: contexts that do not
+    go with it.
+    """
     images = StoredImages(folder, FEATURES)
-    names, number = np.unique([f"{one.class_name}/{one.context}" for one in images.samples], return_inverse=True)
+    names, number = np.unique(
+        [f"{one.class_name}/{one.context}" for one in images.samples], return_inverse=True
+    )
     classes = np.unique([name.partition("/")[0] for name in names], return_inverse=True)[1]
-    rows = [rng.permutation(np.flatnonzero(number == group))[:per_group] for group in range(len(names))]
+    rows = [
+        rng.permutation(np.flatnonzero(number == group))[:per_group] for group in range(len(names))
+    ]
     kept = rng.permutation(np.concatenate(rows))
     paths = [images.samples[row].path for row in kept]
     return images.take(paths).double().numpy(), classes[number[kept]].astype(np.int64)
@@ -136,7 +149,10 @@ def measure(kind: str, seed: int, store: Path | None) -> dict[str, object]:
     balance.prepare(*groups)
     balance(*groups)
     share = float(cast(Tensor, balance.effective_share))
-    surest = max((100 * (one.gain - ERRORS_SURE * one.gain_error) for one in found.tried if one.gain > 0), default=0.0)
+    surest = max(
+        (100 * (one.gain - ERRORS_SURE * one.gain_error) for one in found.tried if one.gain > 0),
+        default=0.0,
+    )
     return {
         "kind": kind,
         "seed": seed,
@@ -150,16 +166,27 @@ def measure(kind: str, seed: int, store: Path | None) -> dict[str, object]:
 def tables(path: Path = RESULTS) -> str:
     rows = []
     for kind, part in pd.read_csv(path).groupby("kind", sort=False):
-        rows.append([kind, len(part), int((part["contexts"] > 1).sum()), f"{part['effective_share'].min():.3f}"])
+        rows.append(
+            [
+                kind,
+                len(part),
+                int((part["contexts"] > 1).sum()),
+                f"{part['effective_share'].min():.3f}",
+            ]
+        )
     heads = ["data without contexts", "draws", "contexts accepted", "least effective share of n"]
     return markdown_table(heads, rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=20, help="draws of each kind")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--store", type=Path, help="features of PACS; draws of these instead of the other kinds")
+    parser.add_argument(
+        "--store", type=Path, help="features of PACS; draws of these instead of the other kinds"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     settings = parser.parse_args()
     lines = pd.read_csv(settings.out).to_dict("records") if settings.out.exists() else []

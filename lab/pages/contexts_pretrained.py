@@ -1,12 +1,15 @@
-"""Are contexts found in the features of a pretrained network, and how much of what the true ones give do they give?
+"""Are contexts found in the features of a pretrained network, and how much of what the true ones
+give do they give?
 
-    python lab/pages/contexts_pretrained.py PACS --store DIR --seeds 240 241 242 243 244 245 246 247 248 249
-    python lab/pages/contexts_pretrained.py   # prints the tables of docs/results/contexts-pretrained.csv
+    python lab/pages/contexts_pretrained.py PACS --store DIR --seeds 240 241 242 243 244 245 246 247
+    248 249 python lab/pages/contexts_pretrained.py   # prints the tables of
+    docs/results/contexts-pretrained.csv
 
-Splits of PACS at 5:1, features of EfficientNet-lite0 at 96×96 (computed once, into ``--store``), a logistic readout
-with C = 0.05. The readout is trained four times: plainly, with classes balanced, with the groups of the true contexts
-balanced, and with those of the inferred ones; where nothing is accepted the last is that of balanced classes. A line of
-the CSV is a split; accuracies are in percent, at 1:5 (contexts reversed) and 5:1 (as in training).
+Splits of PACS at 5:1, features of EfficientNet-lite0 at 96×96 (computed once, into ``--store``), a
+logistic readout with C = 0.05. The readout is trained four times: plainly, with classes balanced,
+with the groups of the true contexts balanced, and with those of the inferred ones; where nothing is
+accepted the last is that of balanced classes. A line of the CSV is a split; accuracies are in
+percent, at 1:5 (contexts reversed) and 5:1 (as in training).
 """
 
 from __future__ import annotations
@@ -31,8 +34,15 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results" / "contexts-pretrained.
 STRENGTH = 0.05
 TESTS = ("1:5", "5:1")
 FIRST_DECLARED = 240
-"""From this seed on inferred contexts against balanced classes, at both tests, were declared before they were run."""
-ROWS = {"erm": "ERM", "classes": "classes balanced", "true": "true contexts", "inferred": "inferred contexts"}
+"""From this seed on inferred contexts against balanced classes, at both tests, were declared before
+they were run.
+"""
+ROWS = {
+    "erm": "ERM",
+    "classes": "classes balanced",
+    "true": "true contexts",
+    "inferred": "inferred contexts",
+}
 
 
 def measure(data: ImageData, folder: Path, seed: int) -> dict[str, object]:
@@ -57,9 +67,16 @@ def measure(data: ImageData, folder: Path, seed: int) -> dict[str, object]:
     }
     for row, group in groups.items():
         readout = LogisticRegression(C=STRENGTH, max_iter=300)
-        readout.fit(split.train.inputs.numpy(), labels, sample_weight=compute_sample_weight("balanced", group))
+        readout.fit(
+            split.train.inputs.numpy(),
+            labels,
+            sample_weight=compute_sample_weight("balanced", group),
+        )
         right = readout.predict(split.test.inputs.numpy()) == split.test.labels.numpy()
-        line |= {f"{row} {test}": round(100 * right[split.tests[test].numpy()].mean(), 2) for test in TESTS}
+        line |= {
+            f"{row} {test}": round(100 * right[split.tests[test].numpy()].mean(), 2)
+            for test in TESTS
+        }
     return line
 
 
@@ -71,31 +88,46 @@ def tables(path: Path = RESULTS) -> str:
 
 def table(results: pd.DataFrame) -> str:
     rows = [
-        [name, *(f"{results[f'{row} {test}'].mean():.1f} ± {results[f'{row} {test}'].sem():.1f}" for test in TESTS)]
+        [
+            name,
+            *(
+                f"{results[f'{row} {test}'].mean():.1f} ± {results[f'{row} {test}'].sem():.1f}"
+                for test in TESTS
+            ),
+        ]
         for row, name in ROWS.items()
     ]
     beyond = {row: results[f"{row} 1:5"] - results["classes 1:5"] for row in ("inferred", "true")}
     cost = results["inferred 5:1"] - results["classes 5:1"]
     summary = (
-        f"Accepted in {results['believed'].sum()} of {len(results)} splits. Beyond balanced classes the inferred "
-        f"contexts add {beyond['inferred'].mean():+.1f} ± {beyond['inferred'].sem():.1f} points at 1:5, the true ones "
-        f"{beyond['true'].mean():+.1f} ± {beyond['true'].sem():.1f}: "
-        f"{beyond['inferred'].sum() / beyond['true'].sum():.0%} of their gain. At 5:1 the inferred ones change "
-        f"{cost.mean():+.1f} ± {cost.sem():.1f} points."
+        f"Accepted in {results['believed'].sum()} of {len(results)} splits. Beyond balanced classes"
+        f" the inferred contexts add {beyond['inferred'].mean():+.1f} ±"
+        f" {beyond['inferred'].sem():.1f} points at 1:5, the true ones {beyond['true'].mean():+.1f}"
+        f" ± {beyond['true'].sem():.1f}: {beyond['inferred'].sum() / beyond['true'].sum():.0%} of"
+        f" their gain. At 5:1 the inferred ones change {cost.mean():+.1f} ± {cost.sem():.1f}"
+        " points."
     )
     if results["seed"].min() >= FIRST_DECLARED:
         found = [paired(results[f"inferred {test}"], results[f"classes {test}"]) for test in TESTS]
         adjusted = holm([one.p_value for one in found if one])
-        summary += f" Holm's p over these two declared tests: {adjusted[0]:.2g} and {adjusted[1]:.2g}."
+        summary += (
+            f" Holm's p over these two declared tests: {adjusted[0]:.2g} and {adjusted[1]:.2g}."
+        )
     seeds = f"Seeds {results['seed'].min()} to {results['seed'].max()}:"
     return "\n".join([seeds, "", markdown_table(["readout", *TESTS], rows), "", summary])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="?", help="folder of PACS, class/style; without it tables are printed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "data", nargs="?", help="folder of PACS, class/style; without it tables are printed"
+    )
     parser.add_argument("--store", type=Path, help="where features are kept")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(FIRST_DECLARED, FIRST_DECLARED + 10)))
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=list(range(FIRST_DECLARED, FIRST_DECLARED + 10))
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     settings = parser.parse_args()
     if settings.data is not None:

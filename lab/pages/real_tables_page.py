@@ -1,4 +1,5 @@
-"""Print the tables of docs/results/real-tables.md from its data files; the prose there is written by hand.
+"""Print the tables of docs/results/real-tables.md from its data files; the prose there is written
+by hand.
 
 python lab/pages/real_tables_page.py
 """
@@ -17,7 +18,8 @@ from pfdl_lab.report.markdown import markdown_table
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 CORRELATED = 0.6
 HALVES = ("design", "report")
-#: Columns under strong suspicion that were computed from the target, as the tables' own documentation says.
+# : Columns under strong suspicion that were computed from the target, as the tables' own
+# documentation says.
 COMPUTED = {
     "survival/udca2": "a risk score computed from bilirubin, the target, and others",
     "wooldridge/bwght": "the logarithm of the target",
@@ -27,13 +29,18 @@ ACTS = {
     'the step with `drop="strong"`': ("strong", "sure"),
     'the step with `drop="sure"`, the default': ("sure",),
 }
-#: What was declared of fresh targets: recall is above (the default's is not tested), false alarms are below.
+# : What was declared of fresh targets: recall is above (the default's is not tested), false alarms
+# are below.
 DECLARED = ((0.5, 0.2), (0.5, 0.05), (None, 0.01))
 
 
 def injected(selected: pd.DataFrame, grades: Sequence[str]) -> pd.DataFrame:
-    """Return by table how many columns of noise correlate with the target, and how many of them have such a grade."""
-    tied = selected[(selected["way"] != "a real column") & (selected["correlation"].abs() >= CORRELATED)]
+    """Return by table how many columns of noise correlate with the target, and how many of them
+    have such a grade.
+    """
+    tied = selected[
+        (selected["way"] != "a real column") & (selected["correlation"].abs() >= CORRELATED)
+    ]
     names = tied["package"] + "/" + tied["item"]
     return tied["grade"].isin(grades).groupby(names).agg(["sum", "size"])
 
@@ -42,12 +49,17 @@ def recall(by_table: pd.DataFrame) -> str:
     """Return the share found, with the 95 % interval of a bootstrap over tables."""
     counts = by_table.to_numpy()
     drawn = counts[np.random.default_rng(0).integers(len(counts), size=(4000, len(counts)))].sum(1)
-    (found, total), (low, high) = counts.sum(0), np.percentile(100 * drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
+    (found, total), (low, high) = (
+        counts.sum(0),
+        np.percentile(100 * drawn[:, 0] / drawn[:, 1], [2.5, 97.5]),
+    )
     return f"{found} of {total} ({found / total:.0%}; {low:.0f} to {high:.0f})"
 
 
 def wrong(plain: pd.DataFrame, grades: Sequence[str]) -> tuple[int, str]:
-    """Return in how many tables something has such a grade; and the share, with the exact 95 % interval."""
+    """Return in how many tables something has such a grade; and the share, with the exact 95 %
+    interval.
+    """
     count = int((plain[list(grades)] != "").any(axis=1).sum())
     low, high = (100 * end for end in binomtest(count, len(plain)).proportion_ci())
     return count, f"{count} of {len(plain)} ({count / len(plain):.1%}; {low:.1f} to {high:.1f})"
@@ -56,12 +68,25 @@ def wrong(plain: pd.DataFrame, grades: Sequence[str]) -> tuple[int, str]:
 def summary(listed: pd.DataFrame, selected: pd.DataFrame) -> str:
     """Return the table of recall and false alarms: the detector, and the step at each grade."""
     computed = (listed["package"] + "/" + listed["item"]).isin(COMPUTED)
-    halves = [(selected[selected["half"] == half], listed[(listed["half"] == half) & ~computed]) for half in HALVES]
+    halves = [
+        (selected[selected["half"] == half], listed[(listed["half"] == half) & ~computed])
+        for half in HALVES
+    ]
     rows = [
-        [name, *(cell for tied, plain in halves for cell in (recall(injected(tied, grades)), wrong(plain, grades)[1]))]
+        [
+            name,
+            *(
+                cell
+                for tied, plain in halves
+                for cell in (recall(injected(tied, grades)), wrong(plain, grades)[1])
+            ),
+        ]
         for name, grades in ACTS.items()
     ]
-    headers = ["", *(f"{measure}, {half} half" for half in HALVES for measure in ("recall", "false alarms"))]
+    headers = [
+        "",
+        *(f"{measure}, {half} half" for half in HALVES for measure in ("recall", "false alarms")),
+    ]
     return markdown_table(headers, rows)
 
 
@@ -81,7 +106,9 @@ def confirmation() -> str:
         rows.append([f"{name}: false alarms", alarms, f"below {100 * most:g} %"])
         chances.append(float(binomtest(count, len(listed), most, "less").pvalue))
     judged = [[*row, f"{chance:.2g}"] for row, chance in zip(rows, holm(chances), strict=True)]
-    return markdown_table(["", "measured (%; 95 % interval)", "declared", "p, Holm"], [*judged, *untested])
+    return markdown_table(
+        ["", "measured (%; 95 % interval)", "declared", "p, Holm"], [*judged, *untested]
+    )
 
 
 def ways(selected: pd.DataFrame) -> str:
@@ -92,7 +119,14 @@ def ways(selected: pd.DataFrame) -> str:
         found = [int(tied["grade"].isin(grades).sum()) for grades in ACTS.values()]
         median = f"{part['correlation'].abs().median():.2f}"
         rows.append([way, len(part), median, len(tied), *found, int(others.sum())])
-    headers = ["rows are selected", "tables", "median correlation", "of 0.6 and more", "named", "strong or sure"]
+    headers = [
+        "rows are selected",
+        "tables",
+        "median correlation",
+        "of 0.6 and more",
+        "named",
+        "strong or sure",
+    ]
     return markdown_table([*headers, "sure", "another column strong or sure"], rows)
 
 
@@ -102,13 +136,27 @@ def natural(listed: pd.DataFrame) -> str:
     for row in touched.to_dict("records"):
         table = f"{row['package']}/{row['item']}"
         names = [name for name in (row["sure"] and f"{row['sure']} (sure)", row["strong"]) if name]
-        rows.append([table, row["half"], row["rows"], row["target"], ", ".join(names), COMPUTED.get(table, "")])
-    return markdown_table(["table", "half", "rows", "target", "strong suspect", "computed from the target"], rows)
+        rows.append(
+            [
+                table,
+                row["half"],
+                row["rows"],
+                row["target"],
+                ", ".join(names),
+                COMPUTED.get(table, ""),
+            ]
+        )
+    return markdown_table(
+        ["table", "half", "rows", "target", "strong suspect", "computed from the target"], rows
+    )
 
 
 def environments(measured: pd.DataFrame) -> str:
     means = measured.groupby(["table", "method"], sort=False)["rmse"].mean().unstack("method")
-    rows = [[name, *(f"{value:.4g}" for value in row)] for name, row in zip(means.index, means.to_numpy(), strict=True)]
+    rows = [
+        [name, *(f"{value:.4g}" for value in row)]
+        for name, row in zip(means.index, means.to_numpy(), strict=True)
+    ]
     return markdown_table(["table", *means.columns], rows)
 
 
@@ -122,7 +170,13 @@ def tables() -> list[str]:
     listed, selected, measured = read("real-tables", "real-tables-injected", "environments")
     fresh = read("real-tables-fresh")[0].assign(half="fresh target")
     suspects = natural(pd.concat([listed, fresh]))
-    return [confirmation(), summary(listed, selected), ways(selected), suspects, environments(measured)]
+    return [
+        confirmation(),
+        summary(listed, selected),
+        ways(selected),
+        suspects,
+        environments(measured),
+    ]
 
 
 if __name__ == "__main__":

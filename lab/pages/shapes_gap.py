@@ -1,9 +1,12 @@
-"""How strongly the backgrounds of the shapes mislead: plain training (ERM) at 5:1, tested at the seven ratios.
+"""How strongly the backgrounds of the shapes mislead: plain training (ERM) at 5:1, tested at the
+seven ratios.
 
-The generator's constants were chosen by this measurement, that is by the behaviour of ERM, and by nothing else.
+The generator's constants were chosen by this measurement, that is by the behaviour of ERM, and by
+nothing else.
 
     python lab/pages/shapes_gap.py                   # accuracy at the seven ratios
-    python lab/pages/shapes_gap.py --strength 0      # backgrounds that tell nothing: the gap must vanish
+    python lab/pages/shapes_gap.py --strength 0      # backgrounds that tell nothing: the gap must
+    vanish
 """
 
 from __future__ import annotations
@@ -44,12 +47,16 @@ def train(dataset: ContextImages, classes: int, epochs: int, seed: int) -> nn.Mo
 @torch.no_grad()
 def accuracy(network: nn.Module, dataset: ContextImages) -> float:
     """Return the accuracy in percent."""
-    predicted = torch.cat([network(to_input(images)).argmax(1) for images in dataset.images.split(256)])
+    predicted = torch.cat(
+        [network(to_input(images)).argmax(1) for images in dataset.images.split(256)]
+    )
     return 100 * (predicted == dataset.labels).double().mean().item()
 
 
 def measure(source: Shapes, epochs: int, seed: int) -> dict[str, float]:
-    """Return the accuracy in percent on the training set and on the seven test sets of one split."""
+    """Return the accuracy in percent on the training set and on the seven test sets of one
+    split.
+    """
     manifest: Manifest = make_split(source, ratio="5:1", seed=seed)
     names = ["train", *(f"test-{ratio}" for ratio in TEST_RATIOS)]
     sets = {name: ContextImages(source, manifest, name) for name in names}
@@ -59,8 +66,12 @@ def measure(source: Shapes, epochs: int, seed: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure some splits and print them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5, help="splits, each with its own dominant contexts")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=5, help="splits, each with its own dominant contexts"
+    )
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--per-cell", type=int, default=100)
     parser.add_argument("--strength", type=float, default=1.0)
@@ -69,8 +80,15 @@ def main() -> None:
     results = []
     for seed in range(arguments.seeds):
         results.append(measure(source, arguments.epochs, seed))
-        print(f"seed {seed}:", "  ".join(f"{name} {value:.1f}" for name, value in results[-1].items()), flush=True)
-    print("mean:  ", "  ".join(f"{name} {statistics.mean(r[name] for r in results):.1f}" for name in results[0]))
+        print(
+            f"seed {seed}:",
+            "  ".join(f"{name} {value:.1f}" for name, value in results[-1].items()),
+            flush=True,
+        )
+    print(
+        "mean:  ",
+        "  ".join(f"{name} {statistics.mean(r[name] for r in results):.1f}" for name in results[0]),
+    )
     gaps = [result["test-5:1"] - result["test-1:5"] for result in results]
     print(f"points lost from 5:1 to 1:5: {statistics.mean(gaps):.1f} (smallest {min(gaps):.1f})")
 

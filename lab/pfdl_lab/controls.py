@@ -19,8 +19,8 @@ class Level(Penalty):
 
     .. math:: \Big( \frac1n \sum_i \bar u_i^2 \Big)^2, \qquad \bar u_i = \frac1p \sum_j U_{ij}
 
-    A shared g cannot know which feature it predicts, so its best guess is close to a common level of the sample; then
-    PFDL's penalty is close to this one. It has no parameters and costs O(n·p).
+    A shared g cannot know which feature it predicts, so its best guess is close to a common level
+    of the sample; then PFDL's penalty is close to this one. It has no parameters and costs O(n·p).
 
     Args:
         weight: What the penalty is multiplied by.
@@ -44,7 +44,9 @@ class Level(Penalty):
         """Return weight × the penalty of a batch of features, shape (n, p), a scalar."""
         check_features("features", features)
         # The penalty is of the fourth order in the features: half precision would overflow.
-        value = self.measure(features.float() if features.dtype in (torch.float16, torch.bfloat16) else features)
+        value = self.measure(
+            features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
+        )
         self.value = value.detach()
         return self.weight * value
 
@@ -57,9 +59,12 @@ class Level(Penalty):
 
 
 class MeanDecorrelation(Level):
-    r"""Penalise L_decorr with the mean of the other features in place of g's prediction: a control, not PFDL.
+    r"""Penalise L_decorr with the mean of the other features in place of g's prediction: a control,
+    not PFDL.
 
-    .. math:: \frac1p \sum_j \Big( \frac1n \sum_i M_{ij}^2 \Big)^2, \qquad M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}
+    .. math::
+        \frac1p \sum_j \Big( \frac1n \sum_i M_{ij}^2 \Big)^2, \qquad
+        M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}
 
     It shows what of PFDL's effect needs a trained g. It has no parameters and costs O(n·p).
 
@@ -67,7 +72,9 @@ class MeanDecorrelation(Level):
         weight: What the penalty is multiplied by.
 
     Example:
-        >>> MeanDecorrelation()(torch.tensor([[1.0, 3.0], [0.0, -2.0]]))  # (3² + 2²)/2 and (1² + 0²)/2
+        >>> MeanDecorrelation()(
+        ...     torch.tensor([[1.0, 3.0], [0.0, -2.0]])
+        ... )  # (3² + 2²)/2 and (1² + 0²)/2
         tensor(21.2500)
     """
 
@@ -78,7 +85,9 @@ class MeanDecorrelation(Level):
 
 
 class MatchedLevel(CovarianceDecorrelation):
-    """Follow the level penalty, which has no g, as strongly as PFDL follows its own with a g trained alongside."""
+    """Follow the level penalty, which has no g, as strongly as PFDL follows its own with a g
+    trained alongside.
+    """
 
     def measure(self, u: Tensor, covariance: Tensor) -> Tensor:
         """Return the level penalty."""
@@ -86,10 +95,11 @@ class MatchedLevel(CovarianceDecorrelation):
 
 
 class PublishedDWR(DWR):
-    """Learn the weights of DWR by the published solver, to its own stop or limit, before every 40th epoch.
+    """Learn the weights of DWR by the published solver, to its own stop or limit, before every 40th
+    epoch.
 
-    Published are weights that are learnt once, on features that stay. Those of a network change; in between the weights
-    stay.
+    Published are weights that are learnt once, on features that stay. Those of a network change; in
+    between the weights stay.
     """
 
     def __init__(self, *, steps: int = 5000, every: int = 40) -> None:

@@ -1,4 +1,6 @@
-"""``pfdl demo``: the three experiments, small enough for minutes on two cores, and one page about them."""
+"""``pfdl demo``: the three experiments, small enough for minutes on two cores, and one page about
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from pfdl_lab.workers import Execution
 
 TITLE = "PFDL where correlations break"
 PREFACE = (
-    "The paper's three experiments in small: fewer repetitions, smaller networks and other images than the paper's. "
-    "The commands pfdl reproduce without --quick run the published protocols."
+    "The paper's three experiments in small: fewer repetitions, smaller networks and other images"
+    " than the paper's. The commands pfdl reproduce without --quick run the published protocols."
 )
 COMMAND = "pfdl demo"
 JOBS, MAX_TRAININGS = -1, 4
@@ -31,19 +33,30 @@ TABLES = replace(mmads.QUICK, cells=(mmads.FIGURE_CELL,), settings=SETTINGS[:1],
 """The paper's own setting, in the cell of its figure."""
 
 DIGITS = replace(
-    colored_mnist.QUICK, rows=("grayscale", "erm", "irm", "irm-pfdl-1", *(row.key for row in CHOOSING["GroupDRO"]))
+    colored_mnist.QUICK,
+    rows=("grayscale", "erm", "irm", "irm-pfdl-1", *(row.key for row in CHOOSING["GroupDRO"])),
 )
 IMAGES = ImagesConfig(
-    rows=("erm", "pfdl"), seeds=3, backbone="small", image_size=32, epochs=12, decay_every=8, batch_size=32
+    rows=("erm", "pfdl"),
+    seeds=3,
+    backbone="small",
+    image_size=32,
+    epochs=12,
+    decay_every=8,
+    batch_size=32,
 )
-"""Large enough that plain training learns something and loses it where backgrounds change, whatever PFDL does."""
+"""Large enough that plain training learns something and loses it where backgrounds change, whatever
+PFDL does.
+"""
 
 
 def run(folder: Path, console: Console) -> tuple[Path, Written]:
-    """Run what is missing of the three experiments, each in a run folder of its own, and write the page.
+    """Run what is missing of the three experiments, each in a run folder of its own, and write the
+    page.
 
     Args:
-        folder: Where the run folders and ``report.html`` go. An interrupted demonstration resumes there.
+        folder: Where the run folders and ``report.html`` go. An interrupted demonstration resumes
+            there.
         console: Where to say what is being done.
 
     Returns:
@@ -56,7 +69,9 @@ def run(folder: Path, console: Console) -> tuple[Path, Written]:
     parts = [folder / name for name in ("mmads", "colored-digits", "images")]
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
     mmads.run(TABLES, parts[0], execution)
-    console.print("2 of 3: digits whose colours are reversed in the test (scikit-learn's, in place of MNIST)")
+    console.print(
+        "2 of 3: digits whose colours are reversed in the test (scikit-learn's, in place of MNIST)"
+    )
     colored_mnist.run(DIGITS, parts[1], folder=None, execution=execution)
     console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL")
     at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(JOBS))

@@ -1,7 +1,8 @@
 """Grey digits to be coloured: MNIST from its files, or the small digits that scikit-learn brings.
 
-torchvision's reader of MNIST takes neither packed files nor a folder without ``MNIST/raw``, reads files of any size,
-and takes damaged or swapped ones for MNIST; this one answers them with a sentence.
+torchvision's reader of MNIST takes neither packed files nor a folder without ``MNIST/raw``, reads
+files of any size, and takes damaged or swapped ones for MNIST; this one answers them with a
+sentence.
 """
 
 from __future__ import annotations
@@ -77,18 +78,23 @@ class DigitSource:
 
     @property
     def uncut(self) -> tuple[ImagesAndLabels, ImagesAndLabels]:
-        """Training and test digits as MNIST's files have them, for :class:`pfdl.data.SpuCoMNIST`."""
+        """Training and test digits as MNIST's files have them, for
+        :class:`pfdl.data.SpuCoMNIST`.
+        """
         images, labels = (
-            np.concatenate([getattr(part, name) for part in (self.train, self.test)]) for name in ("images", "labels")
+            np.concatenate([getattr(part, name) for part in (self.train, self.test)])
+            for name in ("images", "labels")
         )
         return (images, labels), (self.held_out.images, self.held_out.labels)
 
 
 def find_digits(folder: str | Path | None = None) -> DigitSource:
-    """Return MNIST if a folder is named, otherwise scikit-learn's digits, whose ``is_mnist`` is false.
+    """Return MNIST if a folder is named, otherwise scikit-learn's digits, whose ``is_mnist`` is
+    false.
 
     Args:
-        folder: Where the four MNIST files are; by default what the environment variable ``PFDL_MNIST`` says.
+        folder: Where the four MNIST files are; by default what the environment variable
+            ``PFDL_MNIST`` says.
 
     Raises:
         FileNotFoundError: If the folder does not hold the files.
@@ -99,22 +105,31 @@ def find_digits(folder: str | Path | None = None) -> DigitSource:
 
 
 def read_mnist(folder: Path) -> DigitSource:
-    """Read the four MNIST files, ``.gz`` or not, in ``folder`` or in torchvision's ``MNIST/raw`` below it.
+    """Read the four MNIST files, ``.gz`` or not, in ``folder`` or in torchvision's ``MNIST/raw``
+    below it.
 
-    IRM's protocol takes its training environments from the first 50,000 rows of the training file and its test
-    environment from the last 10,000; MNIST's own test file, unused by it, serves as held-out part. ValueError if a file
-    is not MNIST's of that name, byte for byte.
+    IRM's protocol takes its training environments from the first 50,000 rows of the training file
+    and its test environment from the last 10,000; MNIST's own test file, unused by it, serves as
+    held-out part. ValueError if a file is not MNIST's of that name, byte for byte.
     """
     contents = [_read_file(_find_file(folder, name), md5) for name, md5 in MNIST_FILES.items()]
-    train, held_out = (_to_digits(images, labels) for images, labels in (contents[:2], contents[2:]))
+    train, held_out = (
+        _to_digits(images, labels) for images, labels in (contents[:2], contents[2:])
+    )
     return DigitSource("MNIST", train[:50_000], held_out, train[50_000:], is_mnist=True)
 
 
 def bundled_digits() -> DigitSource:
-    """Return scikit-learn's 1,797 digits of 8×8 pixels, enlarged threefold and framed to MNIST's 28×28."""
+    """Return scikit-learn's 1,797 digits of 8×8 pixels, enlarged threefold and framed to MNIST's
+    28×28.
+    """
     digits = Digits(*small_digits())
     return DigitSource(
-        "scikit-learn's digits (not MNIST)", digits[:1200], digits[1200:1500], digits[1500:], is_mnist=False
+        "scikit-learn's digits (not MNIST)",
+        digits[:1200],
+        digits[1200:1500],
+        digits[1500:],
+        is_mnist=False,
     )
 
 
@@ -124,18 +139,22 @@ def _to_digits(images: bytes, labels: bytes) -> Digits:
 
 
 def _read_file(path: Path, md5: str) -> bytes:
-    """Read a file, unpacked if need be; its checksum says that it is the right one, header and all."""
+    """Read a file, unpacked if need be; its checksum says that it is the right one, header and
+    all.
+    """
     content = read_bytes_file(path, MAX_BYTES)
     if path.suffix == ".gz":
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
                 content = stream.read(MAX_BYTES + 1)  # a bomb is stopped here
         except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"{path} cannot be unpacked ({error}); it is damaged, fetch it again.") from error
+            raise ValueError(
+                f"{path} cannot be unpacked ({error}); it is damaged, fetch it again."
+            ) from error
     if (found := hashlib.md5(content, usedforsecurity=False).hexdigest()) != md5:
         raise ValueError(
-            f"{path} is not MNIST's file of that name (md5 {found} instead of {md5}); it is damaged, swapped with "
-            "another, or of another data set. Fetch it again."
+            f"{path} is not MNIST's file of that name (md5 {found} instead of {md5}); it is"
+            " damaged, swapped with another, or of another data set. Fetch it again."
         )
     return content
 
@@ -146,6 +165,7 @@ def _find_file(folder: Path, name: str) -> Path:
             if candidate.is_file():
                 return candidate
     raise FileNotFoundError(
-        f"{folder} has no file {name} or {name}.gz; name the folder with the four MNIST files (or set "
-        f"{MNIST_VARIABLE}). torchvision.datasets.MNIST({str(folder)!r}, download=True) fetches them."
+        f"{folder} has no file {name} or {name}.gz; name the folder with the four MNIST files (or"
+        f" set {MNIST_VARIABLE}). torchvision.datasets.MNIST({str(folder)!r}, download=True)"
+        " fetches them."
     )

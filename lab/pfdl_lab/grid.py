@@ -1,4 +1,6 @@
-"""Run a grid of independent tasks, keep every finished one, and after a kill do only what is missing."""
+"""Run a grid of independent tasks, keep every finished one, and after a kill do only what is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.workers import Function, Task
@@ -30,18 +39,20 @@ def run_grid(
     folder: Path,
     execution: Execution = IN_SEQUENCE,
 ) -> pd.DataFrame:
-    """Call ``function(**task)`` for every task that has no stored result yet, and return the rows of all of them.
+    """Call ``function(**task)`` for every task that has no stored result yet, and return the rows
+    of all of them.
 
-    Each finished task is one file in ``folder``, named by its content and written whole or not at all. A task is known
-    by its arguments alone: whatever changes its outcome must be among them.
+    Each finished task is one file in ``folder``, named by its content and written whole or not at
+    all. A task is known by its arguments alone: whatever changes its outcome must be among them.
 
     Args:
-        function: A function at the top level of a module; its rows are dictionaries of what JSON can hold.
+        function: A function at the top level of a module; its rows are dictionaries of what JSON
+            can hold.
         tasks: Keyword arguments of each call, of what JSON can hold.
         folder: Where the results are kept; made if missing.
-        execution: Where the tasks run, and how many at a time. Its console shows progress: on a terminal a bar, and
-            one for each task at work that calls :func:`pfdl_lab.progress.report`; elsewhere a line for each
-            finished task.
+        execution: Where the tasks run, and how many at a time. Its console shows progress: on a
+            terminal a bar, and one for each task at work that calls
+            :func:`pfdl_lab.progress.report`; elsewhere a line for each finished task.
 
     Returns:
         One row per row returned, in the order of the tasks, with the task's arguments in front.
@@ -52,17 +63,30 @@ def run_grid(
     folder.mkdir(parents=True, exist_ok=True)
     missing = unfinished(tasks, folder)
     if missing:
-        with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as (watched, advance):
+        with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as (
+            watched,
+            advance,
+        ):
             for task, rows in execution.run(watched(function), missing):
-                if not folder.is_dir():  # to write would bring back a part of the run that was deleted
-                    raise FileNotFoundError(f"{folder} was removed while its tasks ran; start the command again.")
-                write_json(_path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]})
+                if (
+                    not folder.is_dir()
+                ):  # to write would bring back a part of the run that was deleted
+                    raise FileNotFoundError(
+                        f"{folder} was removed while its tasks ran; start the command again."
+                    )
+                write_json(
+                    _path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]}
+                )
                 advance()
-    return pd.DataFrame([{**task, **row} for task in tasks for row in stored_rows(task, folder) or ()])
+    return pd.DataFrame(
+        [{**task, **row} for task in tasks for row in stored_rows(task, folder) or ()]
+    )
 
 
 def write_results(results: pd.DataFrame, folder: Path, **how: Any) -> None:
-    """Write ``results.csv`` of a run folder, whole or not at all; further arguments are those of ``to_csv``."""
+    """Write ``results.csv`` of a run folder, whole or not at all; further arguments are those of
+    ``to_csv``.
+    """
     write_atomically(folder / "results.csv", results.to_csv(index=False, **how))
 
 
@@ -77,7 +101,9 @@ def _path(folder: Path, task: Task) -> Path:
 
 
 def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
-    """Return the rows of a finished task, or None; a file that :func:`run_grid` did not write so is set aside."""
+    """Return the rows of a finished task, or None; a file that :func:`run_grid` did not write so is
+    set aside.
+    """
     path = _path(folder, task)
     try:
         stored, rows = read_task(path)
@@ -95,12 +121,22 @@ def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
 def _progress(
     console: Console | None, total: int, done: int
 ) -> Iterator[tuple[Callable[[Function], Function], Callable[[], None]]]:
-    """Show how many tasks are done; yield what to pass their function through, and what to call after each."""
+    """Show how many tasks are done; yield what to pass their function through, and what to call
+    after each.
+    """
     if console is None or not console.is_terminal:
         say, numbers = (console or Console(quiet=True)).print, count(done + 1)
-        yield lambda function: function, lambda: say(f"{next(numbers)} of {total} tasks done", highlight=False)
+        yield (
+            lambda function: function,
+            lambda: say(f"{next(numbers)} of {total} tasks done", highlight=False),
+        )
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("tasks", total=total, completed=done)
         with task_bars(progress) as watched:

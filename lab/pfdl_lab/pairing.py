@@ -30,11 +30,14 @@ class PairedDifference:
 
     @property
     def reach(self) -> float:
-        """How far the 95 % interval of Student's t reaches to either side of the mean; NaN for a single pair."""
+        """How far the 95 % interval of Student's t reaches to either side of the mean; NaN for a
+        single pair.
+        """
         return float(student_t.ppf(0.975, self.pairs - 1)) * self.standard_error
 
     def is_beyond_chance(self) -> bool:
-        """Return whether the 95 % interval leaves out zero; never for a single pair. Tables print that in bold.
+        """Return whether the 95 % interval leaves out zero; never for a single pair. Tables print
+        that in bold.
 
         Example:
             >>> PairedDifference(mean=2.0, standard_error=1.0, pairs=2).is_beyond_chance()
@@ -44,7 +47,8 @@ class PairedDifference:
 
     @property
     def p_value(self) -> float:
-        """Of a two-sided paired t-test: how likely chance alone brings so large a difference; NaN for a single pair.
+        """Of a two-sided paired t-test: how likely chance alone brings so large a difference; NaN
+        for a single pair.
 
         Example:
             >>> round(PairedDifference(mean=2.0, standard_error=0.5, pairs=5).p_value, 4)
@@ -55,13 +59,19 @@ class PairedDifference:
         return 2 * float(student_t.sf(abs(self.mean) / self.standard_error, self.pairs - 1))
 
     def equivalence_p_value(self, margin: float) -> float:
-        """Return the p-value of two one-sided t-tests: small if the true difference is within ± the margin.
+        """Return the p-value of two one-sided t-tests: small if the true difference is within ± the
+        margin.
 
         Args:
             margin: How large a difference may be and still not matter.
 
         Example:
-            >>> round(PairedDifference(mean=0.1, standard_error=0.3, pairs=12).equivalence_p_value(1.0), 3)
+            >>> round(
+            ...     PairedDifference(mean=0.1, standard_error=0.3, pairs=12).equivalence_p_value(
+            ...         1.0
+            ...     ),
+            ...     3,
+            ... )
             0.006
         """
         if self.standard_error == 0:
@@ -70,9 +80,11 @@ class PairedDifference:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values adjusted by Holm's method, in their order; at most 5 % means significant at 5 % over all.
+    """Return the p-values adjusted by Holm's method, in their order; at most 5 % means significant
+    at 5 % over all.
 
-    A p-value that is NaN, of a test that was declared and could not be made, counts as one of the tests.
+    A p-value that is NaN, of a test that was declared and could not be made, counts as one of the
+    tests.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -93,7 +105,8 @@ def standard_error(values: ArrayLike) -> float:
 
 
 def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifference | None:
-    """Return how far the first lies above the second over the repetitions that both have; None without any.
+    """Return how far the first lies above the second over the repetitions that both have; None
+    without any.
 
     Args:
         first: Measurements, by the repetition.
@@ -108,4 +121,6 @@ def paired(first: pd.Series[float], second: pd.Series[float]) -> PairedDifferenc
     if not len(differences):
         return None
     positive = int((differences > 0).sum())
-    return PairedDifference(float(differences.mean()), standard_error(differences), len(differences), positive)
+    return PairedDifference(
+        float(differences.mean()), standard_error(differences), len(differences), positive
+    )

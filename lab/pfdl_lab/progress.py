@@ -46,7 +46,8 @@ def report(done: int, total: int, description: str = "") -> None:
 
 @contextmanager
 def task_bars(progress: Progress) -> Iterator[Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    """Draw a bar for every task that calls :func:`report`, in whatever process of this machine it runs.
+    """Draw a bar for every task that calls :func:`report`, in whatever process of this machine it
+    runs.
 
     Args:
         progress: Where to draw.
@@ -69,7 +70,8 @@ def _call_reporting(function: Callable[..., Any], folder: str, /, **task: Any) -
     """Run one task, which may report meanwhile."""
     global _report_file
     path = Path(folder) / str(os.getpid())
-    _report_file = path if path.parent.is_dir() else None  # on another machine of a cluster nobody would read it
+    # On another machine of a cluster nobody would read it
+    _report_file = path if path.parent.is_dir() else None
     try:
         return function(**task)
     finally:

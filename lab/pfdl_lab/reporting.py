@@ -20,8 +20,12 @@ from pfdl_lab.report.reading import RESULTS, find_runs, read_results
 
 Builder = Callable[[Run, list[str]], Section]
 
-SECTIONS: Mapping[str, Builder] = {one.KIND: one.build for one in (mmads, readings, colored_mnist, images)}
-"""From the kind of a run to what makes its section; a builder adds a sentence to its list for what it cannot read."""
+SECTIONS: Mapping[str, Builder] = {
+    one.KIND: one.build for one in (mmads, readings, colored_mnist, images)
+}
+"""From the kind of a run to what makes its section; a builder adds a sentence to its list for what
+it cannot read.
+"""
 
 TABLE = "table.md"
 MAX_ROWS, MAX_COLUMNS = 200, 16
@@ -36,7 +40,8 @@ class Written(NamedTuple):
 
     Attributes:
         problems: A sentence for everything that could not be read; the page has them, too.
-        findings: Where they are asked for, the title of a section and the sentence that says what was found.
+        findings: Where they are asked for, the title of a section and the sentence that says what
+            was found.
     """
 
     problems: list[str]
@@ -44,18 +49,24 @@ class Written(NamedTuple):
 
 
 def write_report(
-    paths: Sequence[Path], output: Path, *, title: str = "pfdl report", preface: str = "", with_findings: bool = False
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    title: str = "pfdl report",
+    preface: str = "",
+    with_findings: bool = False,
 ) -> Written:
     """Write one page about the runs in some folders.
 
     Args:
         paths: Run folders, and folders that hold run folders.
-        output: The file to write; it is there whole or not at all. A name that ends in ``.md`` gives Markdown: of a
-            page that is there already, everything above the line that begins with ``<!-- All below`` is kept.
+        output: The file to write; it is there whole or not at all. A name that ends in ``.md``
+            gives Markdown: of a page that is there already, everything above the line that begins
+            with ``<!-- All below`` is kept.
         title: Name of the page.
         preface: A paragraph before everything else.
-        with_findings: Whether an HTML page says in a sentence what each experiment found. That is for the
-            demonstration; what other runs show, a person writes.
+        with_findings: Whether an HTML page says in a sentence what each experiment found. That is
+            for the demonstration; what other runs show, a person writes.
 
     Returns:
         What could not be read, and what was found.
@@ -74,7 +85,8 @@ def write_report(
     if as_markdown:
         *names, name = (path.name if path.is_absolute() else str(path) for path in (*paths, output))
         command = f"pfdl report {' '.join(names)} -o {name}"
-        shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")  # the last: how the runs were made
+        # The last: how the runs were made
+        shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")
         tables = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems)) + shown.text
         before = output.read_text(encoding="utf-8") if output.exists() else ""
         text = markdown.replace_tables(before, tables, command)
@@ -83,9 +95,13 @@ def write_report(
         now = datetime.now(timezone.utc)
         made = f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC."
         introduction = [*([Text(preface)] if preface else []), *_introduction(runs, problems)]
-        page = render(title, introduction, sections, f"{made} This file needs nothing from the network.")
+        page = render(
+            title, introduction, sections, f"{made} This file needs nothing from the network."
+        )
         write_atomically(output, page)
-    return Written(problems, {section.title: section.finding for section in sections if section.finding})
+    return Written(
+        problems, {section.title: section.finding for section in sections if section.finding}
+    )
 
 
 def write_tables(folder: Path) -> tuple[Section, list[Path]]:
@@ -99,17 +115,25 @@ def write_tables(folder: Path) -> tuple[Section, list[Path]]:
     """
     run, problems = read_run(folder), list[str]()
     section = _with_command(_build(run, problems), run)
-    section = replace(section, blocks=[*(Text(problem, "warning") for problem in problems), *section.blocks])
+    section = replace(
+        section, blocks=[*(Text(problem, "warning") for problem in problems), *section.blocks]
+    )
     return section, [folder / RESULTS, *markdown.render([section]).write(folder / TABLE)]
 
 
-def build_sections(runs: Sequence[Run], problems: list[str], *, with_commands: bool = False) -> list[Section]:
-    """Build a section for each run of an experiment, one for all trainings, and one that says how they were made."""
+def build_sections(
+    runs: Sequence[Run], problems: list[str], *, with_commands: bool = False
+) -> list[Section]:
+    """Build a section for each run of an experiment, one for all trainings, and one that says how
+    they were made.
+    """
     experiments = [run for run in runs if run.kind != trainings.KIND]
     single = [run for run in runs if run.kind == trainings.KIND]
     sections = [_named(_build(run, problems), run, experiments) for run in experiments]
     if with_commands:
-        sections = [_with_command(section, run) for section, run in zip(sections, experiments, strict=True)]
+        sections = [
+            _with_command(section, run) for section, run in zip(sections, experiments, strict=True)
+        ]
     if single:
         sections.append(trainings.build(single, problems))
     return [*sections, _provenance(runs)]
@@ -119,9 +143,14 @@ def _build(run: Run, problems: list[str]) -> Section:
     try:
         return SECTIONS.get(run.kind, _build_unknown)(run, problems)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # Settings are whatever the file says; one run that says nonsense must not cost the page of all others.
-        problems.append(f"{run.folder} does not hold what a run of the kind {run.kind!r} should ({error!r}).")
-        return Section(f"{run.folder} ({run.kind})", [Text("This run could not be shown.", "warning")])
+        # Settings are whatever the file says; one run that says nonsense must not cost the page of
+        # all others.
+        problems.append(
+            f"{run.folder} does not hold what a run of the kind {run.kind!r} should ({error!r})."
+        )
+        return Section(
+            f"{run.folder} ({run.kind})", [Text("This run could not be shown.", "warning")]
+        )
 
 
 def _build_unknown(run: Run, problems: list[str]) -> Section:
@@ -131,12 +160,19 @@ def _build_unknown(run: Run, problems: list[str]) -> Section:
     if not len(results):
         return Section(title, [Text("No finished results yet.", "warning")])
     shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
-    first, *others = (str(name).removeprefix("user_attrs_").removeprefix("params_") for name in shown.columns)
-    words = [[f"{one:.6g}" if isinstance(one, float) else str(one) for one in line] for line in shown.to_numpy(object)]
+    first, *others = (
+        str(name).removeprefix("user_attrs_").removeprefix("params_") for name in shown.columns
+    )
+    words = [
+        [f"{one:.6g}" if isinstance(one, float) else str(one) for one in line]
+        for line in shown.to_numpy(object)
+    ]
     rows = [TableLine(line[0], tuple(line[1:])) for line in words]
     note = f"All {results.shape[0]} lines and {results.shape[1]} columns are in {RESULTS}."
     chosen = run.folder / "chosen.json"  # by pfdl sweep
-    blocks: list[Block] = [Text(f"Chosen: {read_json(chosen)['candidate']}.")] if chosen.is_file() else []
+    blocks: list[Block] = (
+        [Text(f"Chosen: {read_json(chosen)['candidate']}.")] if chosen.is_file() else []
+    )
     return Section(title, [*blocks, Table("Results as they stand", first, others, rows, note=note)])
 
 
@@ -154,13 +190,20 @@ def _with_command(section: Section, run: Run) -> Section:
 
 def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:
     many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    text = f"Results of {many}. A dash is what was not run or not printed; below each table stands what its ± means."
+    text = (
+        f"Results of {many}. A dash is what was not run or not printed; below each table stands"
+        " what its ± means."
+    )
     return [Text(text), *(Text(problem, "warning") for problem in dict.fromkeys(problems))]
 
 
 def _provenance(runs: Sequence[Run]) -> Section:
-    """Say how every run was made: command, versions, revision, hardware, and its settings, among them the seeds."""
-    blocks: list[Block] = [Text("What is needed to reproduce these results. Settings are as config.json has them.")]
+    """Say how every run was made: command, versions, revision, hardware, and its settings, among
+    them the seeds.
+    """
+    blocks: list[Block] = [
+        Text("What is needed to reproduce these results. Settings are as config.json has them.")
+    ]
     for run in runs:
         blocks += [
             Heading(f"{run.folder} ({run.kind})"),

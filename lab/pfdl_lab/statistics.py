@@ -14,7 +14,9 @@ from pfdl_lab.report.lines import Series
 
 Values = Sequence[float] | pd.Series
 ACTS_BELOW = 0.999
-"""An effective sample size, as a share of the batch, from which on a weighting is plain training by another name."""
+"""An effective sample size, as a share of the batch, from which on a weighting is plain training by
+another name.
+"""
 MARGIN, SIGNIFICANCE = 1.0, 0.05
 """Points within which two rows are called equal; and the level of a test."""
 
@@ -29,7 +31,9 @@ class TestResult(NamedTuple):
 
 
 def judge(differences: Sequence[PairedDifference | None]) -> list[TestResult]:
-    """Test paired differences by Holm's method; one that could not be measured counts as one of the tests."""
+    """Test paired differences by Holm's method; one that could not be measured counts as one of the
+    tests.
+    """
     adjusted = holm([float("nan") if one is None else one.p_value for one in differences])
     return list(map(TestResult, differences, adjusted))
 
@@ -37,10 +41,11 @@ def judge(differences: Sequence[PairedDifference | None]) -> list[TestResult]:
 def judged_note(tests: str) -> str:
     """Return what is written below tables of :func:`judged_cell`."""
     return (
-        "Paired differences in points ± standard error, the 95 % interval if they are not significant, the number of "
-        "seeds with a positive difference, the p-value of the paired t-test and, by Holm's method, that over all "
-        f"{tests}; bold: significant at 5 % by the latter. Equal: two one-sided t-tests place the "
-        f"difference within ± {MARGIN:g} point at 5 %."
+        "Paired differences in points ± standard error, the 95 % interval if they are not"
+        " significant, the number of seeds with a positive difference, the p-value of the paired"
+        f" t-test and, by Holm's method, that over all {tests}; bold: significant at 5 % by the"
+        f" latter. Equal: two one-sided t-tests place the difference within ± {MARGIN:g} point at"
+        " 5 %."
     )
 
 
@@ -53,9 +58,15 @@ def judged_cell(judged: TestResult) -> Cell:
     is_equal = difference.equivalence_p_value(MARGIN) <= SIGNIFICANCE
     word = "equal" if is_equal else "" if strong else "no difference shown"
     ends = (difference.mean - difference.reach, difference.mean + difference.reach)
-    interval = "" if strong else "95 % " + " to ".join(Number(end, digits=2, signed=True).printed for end in ends)
+    interval = (
+        ""
+        if strong
+        else "95 % " + " to ".join(Number(end, digits=2, signed=True).printed for end in ends)
+    )
     figures = f"p = {difference.p_value:.2g}, Holm {judged.adjusted:.2g}"
-    remark = ", ".join(filter(None, (interval, f"{difference.positive} of {difference.pairs}", figures, word)))
+    remark = ", ".join(
+        filter(None, (interval, f"{difference.positive} of {difference.pairs}", figures, word))
+    )
     return difference_cell(difference, 2, strong=strong, remark=remark)
 
 
@@ -67,15 +78,25 @@ def by_seed(results: pd.DataFrame, *columns: str) -> dict[Any, pd.Series[float]]
 
 def mean_cell(values: Values, digits: int) -> Cell:
     """Return the mean of repetitions ± its standard error; missing without any."""
-    return Number(float(np.mean(values)), standard_error(values), digits) if len(values) else Missing()
+    return (
+        Number(float(np.mean(values)), standard_error(values), digits) if len(values) else Missing()
+    )
 
 
-def mean_series(name: str, values: Mapping[Any, Values], colour: int, style: str = "lines+markers") -> Series | None:
-    """Return the means at some places with their standard errors, as a line of a plot; None where one has no values."""
+def mean_series(
+    name: str, values: Mapping[Any, Values], colour: int, style: str = "lines+markers"
+) -> Series | None:
+    """Return the means at some places with their standard errors, as a line of a plot; None where
+    one has no values.
+    """
     if not values or not all(len(one) for one in values.values()):
         return None
-    means, errors = ([measure(one) for one in values.values()] for measure in (np.mean, standard_error))
-    return Series(name, list(values), list(map(float, means)), list(map(float, errors)), style, colour)
+    means, errors = (
+        [measure(one) for one in values.values()] for measure in (np.mean, standard_error)
+    )
+    return Series(
+        name, list(values), list(map(float, means)), list(map(float, errors)), style, colour
+    )
 
 
 def difference_cell(
@@ -84,4 +105,11 @@ def difference_cell(
     """Return a paired difference as a cell with its sign."""
     if difference is None:
         return Missing()
-    return Number(difference.mean, difference.standard_error, digits, signed=True, strong=strong, remark=remark)
+    return Number(
+        difference.mean,
+        difference.standard_error,
+        digits,
+        signed=True,
+        strong=strong,
+        remark=remark,
+    )

@@ -1,7 +1,8 @@
-"""Train one network on samples in memory: the library's loop with what experiments ask for beyond it.
+"""Train one network on samples in memory: the library's loop with what experiments ask for beyond
+it.
 
-Those are a layer other than the last as the features, features with every class at its own mean, and a training that
-diverges as a result. Nothing is written.
+Those are a layer other than the last as the features, features with every class at its own mean,
+and a training that diverges as a result. Nothing is written.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Progress(NamedTuple):
         model: The network, in training mode.
         objective: What it is trained on.
         tap: Gives the features of the last forward pass.
-        metrics: Mean over the epoch's batches of what the objective reports, such as ``effective_sample_size`` as a
-            share of the batch.
+        metrics: Mean over the epoch's batches of what the objective reports, such as
+            ``effective_sample_size`` as a share of the batch.
     """
 
     epoch: int
@@ -74,8 +75,10 @@ def train_row(
         model: A classifier with a linear last layer.
         samples: The training samples.
         environments: What the objective may know of each sample's context, shape (n,).
-        layer: The linear layer whose input the objective sees as features: -1 for the last, -2 for the one before it.
-        class_centred: Whether the objective sees the features with every class of a batch at its own mean.
+        layer: The linear layer whose input the objective sees as features: -1 for the last, -2 for
+            the one before it.
+        class_centred: Whether the objective sees the features with every class of a batch at its
+            own mean.
         device: Where to compute.
         after_epoch: Called after every epoch; it may look, and must leave the network as it was.
 
@@ -97,7 +100,10 @@ def train_row(
     def reported(means: Mapping[str, float]) -> dict[str, float]:
         batch = min(config.batch_size, len(samples.labels))
         found = {name: means[name] for name in objective.metrics()}
-        return {name: value / (batch if name == "effective_sample_size" else 1) for name, value in found.items()}
+        return {
+            name: value / (batch if name == "effective_sample_size" else 1)
+            for name, value in found.items()
+        }
 
     def look(epoch: int, means: Mapping[str, float]) -> None:
         if after_epoch is not None:
@@ -105,7 +111,14 @@ def train_row(
 
     with classifier.tap:
         try:
-            means = fit(classifier, samples.inputs, samples.labels, environments, device=device, after_epoch=look)
+            means = fit(
+                classifier,
+                samples.inputs,
+                samples.labels,
+                environments,
+                device=device,
+                after_epoch=look,
+            )
         except ValueError as error:
             if not _has_diverged(classifier.tap):
                 raise
@@ -120,11 +133,14 @@ def _has_diverged(tap: FeatureTap) -> bool:
         features = tap.features.float()
     except RuntimeError:  # the network has not run
         return False
-    # PFDL's penalty takes the fourth power of features; those for which it overflows have diverged, too.
+    # PFDL's penalty takes the fourth power of features; those for which it overflows have diverged,
+    # too.
     return not bool((features.abs() < torch.finfo(features.dtype).max ** 0.25).all())
 
 
-def _centre_classes(_: nn.Module, inputs: tuple[Any, ...], parts: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _centre_classes(
+    _: nn.Module, inputs: tuple[Any, ...], parts: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     """Give an objective the features with every class of the batch at its own mean."""
     features, members = parts["features"], F.one_hot(inputs[1]).to(parts["features"].dtype)
     means = members.T @ features / members.sum(0)[:, None].clamp(min=1)
@@ -138,8 +154,15 @@ def mixed_precision(device: str, precision: str) -> torch.autocast:
 
 
 def predict_classes(
-    model: nn.Module, inputs: Tensor, *, device: str = "cpu", batch_size: int = 512, precision: str = "bf16"
+    model: nn.Module,
+    inputs: Tensor,
+    *,
+    device: str = "cpu",
+    batch_size: int = 512,
+    precision: str = "bf16",
 ) -> Tensor:
-    """Return the predicted class of each input, shape (n,), on the CPU; the model keeps its mode."""
+    """Return the predicted class of each input, shape (n,), on the CPU; the model keeps its
+    mode.
+    """
     with mixed_precision(device, precision):
         return run_model(model, inputs, device=device, batch_size=batch_size)[0].argmax(1)

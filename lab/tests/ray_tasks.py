@@ -8,7 +8,9 @@ from pathlib import Path
 
 
 def dies_once(number: int, folder: str) -> list[dict[str, object]]:
-    """Two rows. 0 and 1 wait for each other, so that both machines work; the first attempt at 3 kills its worker."""
+    """Two rows. 0 and 1 wait for each other, so that both machines work; the first attempt at 3
+    kills its worker.
+    """
     import ray
 
     attempt = Path(folder) / f"{number}.{os.getpid()}"
@@ -28,6 +30,8 @@ def fails(number: int) -> list[dict[str, object]]:
 def dies(folder: str) -> list[dict[str, object]]:
     import ray
 
-    (Path(folder) / "gpus").write_text(",".join(ray.get_runtime_context().get_accelerator_ids()["GPU"]))
+    (Path(folder) / "gpus").write_text(
+        ",".join(ray.get_runtime_context().get_accelerator_ids()["GPU"])
+    )
     os.kill(os.getpid(), signal.SIGKILL)
     return []

@@ -1,4 +1,6 @@
-"""The laboratory beside the library: one version, and commands that are loaded when they are asked for."""
+"""The laboratory beside the library: one version, and commands that are loaded when they are asked
+for.
+"""
 
 import re
 from importlib.metadata import version
@@ -21,10 +23,13 @@ def test_both_distributions_have_one_version():
 
 @pytest.mark.usefixtures("children_uncounted")
 @pytest.mark.parametrize(
-    ("arguments", "is_loaded"), [("'train', '--help'", False), ("'report', '--help'", False), ("'--help'", True)]
+    ("arguments", "is_loaded"),
+    [("'train', '--help'", False), ("'report', '--help'", False), ("'--help'", True)],
 )
 def test_the_laboratorys_commands_are_loaded_when_they_are_asked_for(arguments, is_loaded):
-    loaded = modules_after(f"from pfdl.cli.main import app; app([{arguments}], standalone_mode=False)")
+    loaded = modules_after(
+        f"from pfdl.cli.main import app; app([{arguments}], standalone_mode=False)"
+    )
     assert ("pfdl_lab.cli.study" in loaded) == is_loaded
     assert not any(name.startswith("pfdl_lab") for name in loaded) or "train" not in arguments
 
@@ -53,8 +58,14 @@ def test_every_command_and_option_that_a_page_shows_exists():
                 path = (*path, words[len(path)])
                 commands.setdefault(path, commands[path[:-1]].get_command(None, path[-1]))
                 assert commands[path] is not None, f"{page.name}: pfdl {line}"
-            known = {option for one in commands[path].params for option in (*one.opts, *one.secondary_opts)}
-            typed_options = {word.partition("=")[0] for word in words if re.match("--?[a-zA-Z]", word)}
+            known = {
+                option
+                for one in commands[path].params
+                for option in (*one.opts, *one.secondary_opts)
+            }
+            typed_options = {
+                word.partition("=")[0] for word in words if re.match("--?[a-zA-Z]", word)
+            }
             assert typed_options <= known | {"--help"}, f"{page.name}: pfdl {line}"
 
 

@@ -62,7 +62,9 @@ def test_published_dwr_learns_its_weights_again_after_so_many_epochs_alone():
     assert not torch.equal(learnt[2], learnt[3])
 
 
-@pytest.mark.parametrize("how", [{}, {"sharing": "indexed"}, {"center": "batch"}, {"standardize": True}])
+@pytest.mark.parametrize(
+    "how", [{}, {"sharing": "indexed"}, {"center": "batch"}, {"standardize": True}]
+)
 def test_the_probe_agrees_with_loops_and_their_gradients(how):
     torch.manual_seed(0)
     penalty = PartialDecorrelation(4, hidden=5, activation="tanh", kernel="plain", **how)
@@ -77,7 +79,11 @@ def test_the_probe_agrees_with_loops_and_their_gradients(how):
     loss = naive_decorrelation_loss(seen, correlated, penalty.center)
     expected = {"L_decorr": loss, "level_part": level_part, "covariance_part": covariance_part}
     losses = (loss, covariance_part, naive_level(u))
-    whole, covariance, level = (torch.autograd.grad(loss, u, retain_graph=True)[0].flatten() for loss in losses)
+    whole, covariance, level = (
+        torch.autograd.grad(loss, u, retain_graph=True)[0].flatten() for loss in losses
+    )
     expected["cosine_level_penalty"] = whole @ level / whole.norm() / level.norm()
     expected["covariance_gradient"] = covariance.norm() / whole.norm()
-    assert found == pytest.approx({name: value.item() for name, value in expected.items()}, rel=1e-7, abs=1e-9)
+    assert found == pytest.approx(
+        {name: value.item() for name, value in expected.items()}, rel=1e-7, abs=1e-9
+    )

@@ -18,12 +18,17 @@ METHODS = {name: demo.mmads.METHODS[name] for name in ("OLS", "Screened OLS", "O
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """The same code on little data, in this process, with short trainings and without the slowest methods of MMADS."""
+    """The same code on little data, in this process, with short trainings and without the slowest
+    methods of MMADS.
+    """
     for name, value in TINY.items():
         monkeypatch.setattr(demo, name, value)
     quick = {"PFDL": METHODS["OLS"], "DWR": METHODS["OLS"]}  # what they find is tested elsewhere
     monkeypatch.setattr(demo.mmads, "METHODS", {**METHODS, **quick})
-    short = {key: replace(row, config=replace(row.config, steps=41)) for key, row in demo.colored_mnist.ROWS.items()}
+    short = {
+        key: replace(row, config=replace(row.config, steps=41))
+        for key, row in demo.colored_mnist.ROWS.items()
+    }
     monkeypatch.setattr(demo.colored_mnist, "ROWS", short)
 
 

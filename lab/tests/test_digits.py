@@ -16,7 +16,11 @@ OFFICIAL = Path(os.environ.get("PFDL_MNIST", BESIDE_THE_REPOSITORY))
 
 
 def idx_bytes(array):
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 def array_of(name):
@@ -44,7 +48,12 @@ def test_it_reads_the_four_files_where_the_environment_says(tiny_mnist, monkeypa
     monkeypatch.setenv("PFDL_MNIST", str(tiny_mnist))
     source = find_digits()
     assert (source.name, source.is_mnist) == ("MNIST", True)
-    assert (len(source.train), len(source.held_out), len(source.test)) == (60, 10, 0)  # the cut is at row 50,000
+    # The cut is at row 50,000
+    assert (len(source.train), len(source.held_out), len(source.test)) == (
+        60,
+        10,
+        0,
+    )
     np.testing.assert_array_equal(source.train.images[:, 5, 5], np.arange(60))
     np.testing.assert_array_equal(source.held_out.labels, np.arange(10))
 
@@ -60,12 +69,17 @@ def test_uncompressed_files_in_torchvisions_layout_are_found(tiny_mnist, tmp_pat
 
 def test_a_missing_file_is_named_with_the_remedy(tiny_mnist):
     (tiny_mnist / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no file t10k-labels-idx1-ubyte .*PFDL_MNIST.*download=True"):
+    with pytest.raises(
+        FileNotFoundError, match=r"has no file t10k-labels-idx1-ubyte .*PFDL_MNIST.*download=True"
+    ):
         find_digits(tiny_mnist)
 
 
 def test_swapped_files_are_noticed(tiny_mnist):
-    train, test = tiny_mnist / "train-images-idx3-ubyte.gz", tiny_mnist / "t10k-images-idx3-ubyte.gz"
+    train, test = (
+        tiny_mnist / "train-images-idx3-ubyte.gz",
+        tiny_mnist / "t10k-images-idx3-ubyte.gz",
+    )
     contents = train.read_bytes(), test.read_bytes()
     train.write_bytes(contents[1])
     test.write_bytes(contents[0])
@@ -104,10 +118,26 @@ def test_without_a_folder_the_bundled_digits_are_used_and_keep_their_pixels(monk
 
 
 @pytest.mark.skipif(
-    not OFFICIAL.is_dir(), reason="the official MNIST files are not here; name their folder in PFDL_MNIST"
+    not OFFICIAL.is_dir(),
+    reason="the official MNIST files are not here; name their folder in PFDL_MNIST",
 )
 def test_the_official_files_are_what_they_should_be():
     source = read_mnist(OFFICIAL)
-    assert [len(part) for part in (source.train, source.held_out, source.test)] == [50_000, 10_000, 10_000]
-    assert np.bincount(source.held_out.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert [len(part) for part in (source.train, source.held_out, source.test)] == [
+        50_000,
+        10_000,
+        10_000,
+    ]
+    assert np.bincount(source.held_out.labels).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
     assert source.train.labels[:5].tolist() == [5, 0, 4, 1, 9]

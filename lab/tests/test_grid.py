@@ -80,7 +80,9 @@ def tasks(calls: Path, bases=(1, 2, 3)) -> list[dict[str, object]]:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_rows_of_all_tasks_in_their_order_and_a_line_per_task_in_a_pipe(tmp_path, calls, jobs):
     pipe = io.StringIO()
-    frame = run_grid(squares, tasks(calls), tmp_path / "out", Execution(jobs, console=Console(file=pipe)))
+    frame = run_grid(
+        squares, tasks(calls), tmp_path / "out", Execution(jobs, console=Console(file=pipe))
+    )
     assert pipe.getvalue().splitlines() == [f"{number} of 3 tasks done" for number in (1, 2, 3)]
     expected = [[base, power, base**power] for base in (1, 2, 3) for power in (1, 2)]
     assert frame[["base", "power", "value"]].to_numpy().tolist() == expected
@@ -105,7 +107,9 @@ def test_a_second_run_does_only_what_is_missing(tmp_path, calls):
     assert again.equals(first)
 
 
-@pytest.mark.parametrize("damage", ["", '{"task": {"base": 1', "[]", '{"task": {"base": 7}, "rows": []}', "\udcff"])
+@pytest.mark.parametrize(
+    "damage", ["", '{"task": {"base": 1', "[]", '{"task": {"base": 7}, "rows": []}', "\udcff"]
+)
 def test_a_damaged_file_is_done_again(tmp_path, calls, damage):
     run_grid(squares, tasks(calls, [1]), tmp_path / "out")
     (stored,) = (tmp_path / "out").iterdir()
@@ -118,7 +122,10 @@ def test_a_damaged_file_is_done_again(tmp_path, calls, damage):
 @pytest.mark.parametrize("fits", [0, 1])
 def test_a_full_disk_leaves_what_was_finished(tmp_path, calls, fits):
     run_grid(squares, tasks(calls, [1]), tmp_path / "out")
-    with full_disk(fits), pytest.raises(OSError, match=r"cannot be written \(No space left on device\)") as error:
+    with (
+        full_disk(fits),
+        pytest.raises(OSError, match=r"cannot be written \(No space left on device\)") as error,
+    ):
         run_grid(squares, tasks(calls), tmp_path / "out")
     assert error.value.errno == errno.ENOSPC
     assert len(list((tmp_path / "out").iterdir())) == 1 + fits
@@ -174,7 +181,9 @@ def test_a_worker_that_starts_after_the_end_of_its_process_ends(tmp_path):
     assert Forked(work_for_a_process_that_is_gone, tmp_path).finish(60) == 1
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a process whose parent is gone gets another one on POSIX alone")
+@pytest.mark.skipif(
+    os.name != "posix", reason="a process whose parent is gone gets another one on POSIX alone"
+)
 def test_workers_end_with_the_process_they_work_for(tmp_path):
     process = Forked(sleep_side_by_side, tmp_path)
     while len(pids := [path.read_text() for path in tmp_path.glob("*.pid")]) < 2 or "" in pids:
@@ -193,7 +202,9 @@ def test_sigterm_ends_a_command_with_a_sentence_and_no_complaint_of_its_workers(
         time.sleep(0.05)
     process.process.terminate()
     assert process.finish(60) == 130
-    assert re.fullmatch(r"(\d+ of 18 tasks done\n)*Stopped\. What is finished is kept; .*\n", process.stderr)
+    assert re.fullmatch(
+        r"(\d+ of 18 tasks done\n)*Stopped\. What is finished is kept; .*\n", process.stderr
+    )
 
 
 def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
@@ -203,9 +214,14 @@ def test_workers_use_one_thread_and_give_the_others_back(tmp_path):
 
 
 def test_a_killed_worker_gets_a_sentence_and_what_was_finished_is_kept(tmp_path):
-    with pytest.raises(WorkerLostError, match=r"was killed, .* with fewer --jobs if it has that option"):
+    with pytest.raises(
+        WorkerLostError, match=r"was killed, .* with fewer --jobs if it has that option"
+    ):
         run_grid(dies_at_nine, [{"base": 1}, {"base": 9}], tmp_path, Execution(2))
-    assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in ([], [{"base": 1}])
+    assert [json.loads(path.read_text())["task"] for path in tmp_path.iterdir()] in (
+        [],
+        [{"base": 1}],
+    )
 
 
 def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
@@ -221,7 +237,10 @@ def test_ray_that_is_not_installed_is_named(tmp_path, calls, monkeypatch):
         ({"jobs": 0}, "jobs is 0"),
         ({"gpus_per_task": 0.1}, "gpus_per_task is for the backend ray"),
         ({"backend": "ray", "gpus_per_task": 1.5}, "gpus_per_task is 1.5; give a part of one GPU"),
-        ({"backend": "ray", "gpus_per_task": 0, "device": "cuda"}, "gpus_per_task is 0, but tasks compute on a GPU"),
+        (
+            {"backend": "ray", "gpus_per_task": 0, "device": "cuda"},
+            "gpus_per_task is 0, but tasks compute on a GPU",
+        ),
     ],
 )
 def test_mistakes_are_named(options, message):

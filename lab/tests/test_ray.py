@@ -18,7 +18,9 @@ ray = pytest.importorskip("ray")
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two machines of one core each, one with a pretended GPU, for all tests of this file, as every start is slow."""
+    """Two machines of one core each, one with a pretended GPU, for all tests of this file, as every
+    start is slow.
+    """
     from ray.cluster_utils import Cluster
 
     machine = {"num_cpus": 1, "include_dashboard": False}
@@ -38,9 +40,13 @@ def test_a_killed_worker_costs_nothing(cluster, tmp_path, monkeypatch):
     Path("attempts").mkdir()
     grid = [{"number": number, "folder": "attempts"} for number in range(6)]
     found = run_grid(dies_once, grid, tmp_path / "ray", Execution(backend="ray"))
-    attempts = [(path.name.partition(".")[0], json.loads(path.read_text())) for path in Path("attempts").iterdir()]
+    attempts = [
+        (path.name.partition(".")[0], json.loads(path.read_text()))
+        for path in Path("attempts").iterdir()
+    ]
     assert sorted(number for number, _ in attempts) == list("0123345")
-    assert {facts["folder"] for _, facts in attempts} == {str(tmp_path)}  # so that relative paths hold
+    # So that relative paths hold
+    assert {facts["folder"] for _, facts in attempts} == {str(tmp_path)}
     assert not any(facts["slurm"] for _, facts in attempts)  # each task trains by itself
     assert {facts["node"] for _, facts in attempts} == {node["NodeID"] for node in ray.nodes()}
     expected = run_grid(dies_once, grid, tmp_path / "joblib")
@@ -54,7 +60,9 @@ def test_an_error_of_a_task_is_raised_as_it_was(cluster, tmp_path):
     assert ray.is_initialized()  # who started it ends it
 
 
-def test_a_task_on_a_tenth_of_a_gpu_that_is_lost_for_good_gets_a_sentence(cluster, tmp_path, monkeypatch):
+def test_a_task_on_a_tenth_of_a_gpu_that_is_lost_for_good_gets_a_sentence(
+    cluster, tmp_path, monkeypatch
+):
     monkeypatch.setattr(workers, "RETRIES", 0)
     tenth = Execution(backend="ray", gpus_per_task=0.1)
     with pytest.raises(WorkerLostError, match=r"a task was lost on the cluster 1 times"):

@@ -1,4 +1,6 @@
-"""README's figures, and those that pages say in their own words, follow from the CSV files of the repository."""
+"""README's figures, and those that pages say in their own words, follow from the CSV files of the
+repository.
+"""
 
 import importlib
 import re
@@ -34,7 +36,9 @@ def interval(difference):
 
 
 def last_epoch(folder):
-    found = pd.read_csv(RESULTS / folder / "results.csv", dtype={"epoch": str}).query("epoch == 'last'")
+    found = pd.read_csv(RESULTS / folder / "results.csv", dtype={"epoch": str}).query(
+        "epoch == 'last'"
+    )
     return found.set_index(["data", "backbone", "test", "row", "seed"]).sort_index()["value"]
 
 
@@ -47,7 +51,10 @@ def endpoints():
     tested = (epoch % 5 == 0) & (epoch >= 5)
     parts = {"early": tested & (epoch <= 40), "all": tested, "last": found["epoch"] == "last"}
     keys = ["data", "row", "seed"]
-    return {name: found[rows].groupby(keys)["value"].mean().unstack("row") for name, rows in parts.items()}
+    return {
+        name: found[rows].groupby(keys)["value"].mean().unstack("row")
+        for name, rows in parts.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -71,18 +78,33 @@ def test_the_table_of_phases(endpoints, row, title):
     if row == "pfdl":
         assert gains["last"]["petscapes"].count() == gains["early"]["petscapes"].count() == 12
         on_pets = {name: shown(gains[name]["petscapes"]) for name in ("early", "last")}
-        plain = [f"{endpoints['early']['erm'][data].mean():.1f} %" for data in ("pacs", "petscapes")]
-        assert f"{early} points on PACS (ERM: {plain[0]}) and by {on_pets['early']} on PetScapes ({plain[1]}" in README
+        plain = [
+            f"{endpoints['early']['erm'][data].mean():.1f} %" for data in ("pacs", "petscapes")
+        ]
+        assert (
+            f"{early} points on PACS (ERM: {plain[0]}) and by {on_pets['early']} on PetScapes"
+            f" ({plain[1]}" in README
+        )
         noise = endpoints["last"]["pfdl"] - endpoints["last"]["placebo"]
-        assert f"PFDL with λ = 0, it is at {shown(noise['pacs'])} there on PACS (not declared)" in README
+        assert (
+            f"PFDL with λ = 0, it is at {shown(noise['pacs'])} there on PACS (not declared)"
+            in README
+        )
         intervals = [interval(gains["last"][data]) for data in ("pacs", "petscapes")]
-        assert f"it is at {last} (95 % interval {intervals[0]}) and {on_pets['last']} ({intervals[1]})" in README
-        assert f"not declared: {shown(gains['last'], 2)}**" in (RESULTS / "phases.md").read_text(encoding="utf-8")
+        assert (
+            f"it is at {last} (95 % interval {intervals[0]}) and {on_pets['last']} ({intervals[1]})"
+            in README
+        )
+        assert f"not declared: {shown(gains['last'], 2)}**" in (RESULTS / "phases.md").read_text(
+            encoding="utf-8"
+        )
 
 
 def test_the_finding_on_g_by_sgd():
     ratios = last_epoch("phases")["pacs-160-epochs-fresh-seeds", "resnet50"].unstack("row")
-    means = ratios.loc[[f"{one}:{other}" for one, other in ("15", "13", "11", "21", "31", "41", "51")]]
+    means = ratios.loc[
+        [f"{one}:{other}" for one, other in ("15", "13", "11", "21", "31", "41", "51")]
+    ]
     gain = (means["pfdl-sgd"] - means["erm"]).groupby("seed").mean()
     assert len(gain) == 6
     assert f"to confirm it, have {shown(gain)} (" in " ".join(REPRODUCED.split())
@@ -90,7 +112,9 @@ def test_the_finding_on_g_by_sgd():
 
 def test_the_finding_on_budgets():
     found = pd.read_csv(RESULTS / "budgets" / "results.csv")
-    fresh = found.query("data == 'pacs-20-epochs-confirmation' and test == '1:5' and epoch == 'last'")
+    fresh = found.query(
+        "data == 'pacs-20-epochs-confirmation' and test == '1:5' and epoch == 'last'"
+    )
     accuracy = fresh.pivot_table(index="seed", columns="row", values="value")
     gain = accuracy["pfdl"] - accuracy["erm"]
     assert f"on PACS PFDL ends {shown(gain)} ahead (significant)" in README
@@ -121,7 +145,8 @@ def test_the_tables_of_mmads_beside_the_papers(mmads, method):
     changes = []
     for metric in ERRORS:
         large, small = (
-            mmads(method, n, 10, 1.7).query(f"metric == '{metric}'").set_index("seed")["value"] for n in (4000, 1000)
+            mmads(method, n, 10, 1.7).query(f"metric == '{metric}'").set_index("seed")["value"]
+            for n in (4000, 1000)
         )
         change, printed = large - small, paper[metric][2] - paper[metric][0]
         changes.append(f"{shown(change, 3)} / {printed:+.3f}".replace("-", "−"))
@@ -131,9 +156,13 @@ def test_the_tables_of_mmads_beside_the_papers(mmads, method):
 
 @pytest.fixture(scope="module")
 def last():
-    """The accuracy on Colored-MNIST at the last step, by its restart: of the test, or in training, by the row."""
+    """The accuracy on Colored-MNIST at the last step, by its restart: of the test, or in training,
+    by the row.
+    """
     found = pd.read_csv(RESULTS / "colored-mnist-fresh" / "results.csv")
-    return found.pivot_table(index="restart", columns="row", values=["test_accuracy", "train_accuracy"])
+    return found.pivot_table(
+        index="restart", columns="row", values=["test_accuracy", "train_accuracy"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,10 +198,14 @@ def test_the_page_of_the_paper_on_colored_mnist(last, row, title, published):
 )
 def test_the_table_of_other_networks(data, backbone, row, title):
     found = pd.read_csv(RESULTS / "decorrelation" / "results.csv", dtype={"epoch": str})
-    found = found[(found["data"] == data) & (found["backbone"] == backbone) & (found["test"] == "1:5")]
+    found = found[
+        (found["data"] == data) & (found["backbone"] == backbone) & (found["test"] == "1:5")
+    ]
     cells = []
     for epochs in (["5", "10", "20", "30", "40"], ["last"]):
-        means = found[found["epoch"].isin(epochs)].groupby(["row", "seed"])["value"].mean().unstack(0)
+        means = (
+            found[found["epoch"].isin(epochs)].groupby(["row", "seed"])["value"].mean().unstack(0)
+        )
         difference = (means[row] - means["erm"]).dropna()
         count = f"{(difference > 0).sum()} of {len(difference)}"
         cells.append(f"{shown(difference, 2)}, {count}")
@@ -186,7 +219,10 @@ def test_the_finding_on_readings():
     assert ranked["printed"].idxmin() == ranked.index[0]
     assert f"Of {len(ranked):,} [ways to read it]" in README
     assert f"the closest misses the printed figures by {on_printed:.0f} % on average" in README
-    assert f"Of {len(ranked):,} [readings](readings.md) the closest is {closest:.0f} % off" in REPRODUCED
+    assert (
+        f"Of {len(ranked):,} [readings](readings.md) the closest is {closest:.0f} % off"
+        in REPRODUCED
+    )
     page = (RESULTS / "readings.md").read_text(encoding="utf-8")
     assert f"The closest of {len(ranked):,} is {closest:.1f} % off on average" in page
     assert f"without the β_S errors {on_printed:.1f} %" in page
@@ -194,15 +230,29 @@ def test_the_finding_on_readings():
 
 def test_the_declared_tests_of_the_rows_of_mmads(mmads):
     differ, equal = [], []
-    for method, metric, (number, cell) in product(("OLS", "Lasso", "Ridge", "DWR"), ERRORS, enumerate(CELLS)):
-        values, printed = mmads(method, *cell).query("metric == @metric")["value"], PAPER[method][metric][number]
+    for method, metric, (number, cell) in product(
+        ("OLS", "Lasso", "Ridge", "DWR"), ERRORS, enumerate(CELLS)
+    ):
+        values, printed = (
+            mmads(method, *cell).query("metric == @metric")["value"],
+            PAPER[method][metric][number],
+        )
         differ.append(stats.ttest_1samp(values, printed).pvalue)
         ends = ((0.9 * printed, "greater"), (1.1 * printed, "less"))
-        equal.append(max(stats.ttest_1samp(values, end, alternative=side).pvalue for end, side in ends))
-    by_holm = [np.cumprod(np.sort(chances) * np.arange(84, 0, -1) <= 0.05).sum() for chances in (differ, equal)]
+        equal.append(
+            max(stats.ttest_1samp(values, end, alternative=side).pvalue for end, side in ends)
+        )
+    by_holm = [
+        np.cumprod(np.sort(chances) * np.arange(84, 0, -1) <= 0.05).sum()
+        for chances in (differ, equal)
+    ]
     said = "Of 84 tests {} show a difference (bold) and {} equality within 10 %".format(*by_holm)
     assert said in (RESULTS / "mmads.md").read_text(encoding="utf-8")
-    said = "{1} of our 84 figures are shown to lie within 10 % of the printed ones, {0} differ".format(*by_holm)
+    said = (
+        "{1} of our 84 figures are shown to lie within 10 % of the printed ones, {0} differ".format(
+            *by_holm
+        )
+    )
     assert said in README
     assert said in " ".join(REPRODUCED.split())
 
@@ -229,7 +279,9 @@ def test_the_finding_on_contexts():
     lost = shown(fresh["inferred 5:1"] - fresh["classes 5:1"])
     assert f"in {fresh['believed'].sum()} of {len(fresh)} fresh splits of PACS" in README
     assert f"gains {shown(added)[1:]} points at 1:5 on PACS and costs {lost[1:]} at 5:1" in README
-    assert f"(both significant; the true contexts gain {shown(possible)[1:]}, not declared)" in README
+    assert (
+        f"(both significant; the true contexts gain {shown(possible)[1:]}, not declared)" in README
+    )
     page = " ".join((RESULTS / "contexts.md").read_text(encoding="utf-8").split())
     assert f"{100 * added.mean() / possible.mean():.0f} ± 10 % on seeds 240 to 249" in page
     assert f"{shown(added)} points at 1:5 (Holm p = 0.007)" in page
@@ -254,10 +306,18 @@ def test_the_findings_on_spuco_mnist(name, said):
 
 @pytest.mark.parametrize("row", ["erm", "jtt", "spare", "eiil", "ours", "true"])
 def test_the_table_of_spuco_mnist(row):
-    by_difficulty = pd.read_csv(RESULTS / "spuco-mnist-difficulties.csv").query("row == @row").groupby("magnitude")
-    wrong_labels = pd.read_csv(RESULTS / "spuco-mnist-wrong-labels.csv").query("row == @row and magnitude == 'medium'")
+    by_difficulty = (
+        pd.read_csv(RESULTS / "spuco-mnist-difficulties.csv")
+        .query("row == @row")
+        .groupby("magnitude")
+    )
+    wrong_labels = pd.read_csv(RESULTS / "spuco-mnist-wrong-labels.csv").query(
+        "row == @row and magnitude == 'medium'"
+    )
     values = [by_difficulty.get_group(name)["chosen_average"] for name in MAGNITUDES]
-    cells = [f"{one.mean():.1f} ± {one.sem():.1f}" for one in (*values, wrong_labels["chosen_average"])]
+    cells = [
+        f"{one.mean():.1f} ± {one.sem():.1f}" for one in (*values, wrong_labels["chosen_average"])
+    ]
     title = {"ours": "ours", "true": "true contexts"}.get(row, row.upper())
     assert f"| {title} | {' | '.join(cells)} |" in README
 
@@ -265,7 +325,10 @@ def test_the_table_of_spuco_mnist(row):
 def test_the_finding_on_the_screen():
     page = importlib.import_module("real_tables_page")
     listed, selected = page.read("real-tables-fresh", "real-tables-fresh-injected")
-    finds, alarms = ("names {} % of {}", "drops {} %", "drops {} %"), ("in {} of {} untouched tables", "in {}", "in {}")
+    finds, alarms = (
+        ("names {} % of {}", "drops {} %", "drops {} %"),
+        ("in {} of {} untouched tables", "in {}", "in {}"),
+    )
     for grades, found, wrong in zip(page.ACTS.values(), finds, alarms, strict=True):
         _, total, share, *ends = re.findall(r"[\d.]+", page.recall(page.injected(selected, grades)))
         assert found.format(share, total) in README
@@ -281,10 +344,15 @@ def test_the_finding_on_pretrained_networks():
     on_features = shown(on_top["sampler"] - on_top["sampler-classes"])
     assert f"counts as ERM, had shown no gain ({on_features})." in README
     fresh = (
-        found["pacs-else-classes-30-epochs", "efficientnet-lite0-features", at].unstack("row") for at in ("1:5", "5:1")
+        found["pacs-else-classes-30-epochs", "efficientnet-lite0-features", at].unstack("row")
+        for at in ("1:5", "5:1")
     )
-    # A split without contexts trains as ERM does, to the last digit; balanced classes stand in for it there.
-    added = ((table["sampler"] - table["sampler-classes"]) * (table["sampler"] != table["erm"]) for table in fresh)
+    # A split without contexts trains as ERM does, to the last digit; balanced classes stand in for
+    # it there.
+    added = (
+        (table["sampler"] - table["sampler-classes"]) * (table["sampler"] != table["erm"])
+        for table in fresh
+    )
     gained, lost = (shown(difference)[1:] for difference in added)
     assert f"top](docs/results/practice.md) they gain {gained} for {lost} (ten" in README
     assert len(tuned) == 10
@@ -303,10 +371,18 @@ def test_the_findings_on_networks_from_scratch():
     shapes = found["shapes-240-epochs", "small", "1:5"].unstack("row")
     gain = shown(shapes["sampler"] - shapes["sampler-classes"])
     assert f"[240 epochs](docs/results/images-contexts.md) ({gain})" in README
-    by_row = {test: found["pacs-beyond-classes", "resnet18", test].unstack("row") for test in ("5:1", "1:5")}
+    by_row = {
+        test: found["pacs-beyond-classes", "resnet18", test].unstack("row")
+        for test in ("5:1", "1:5")
+    }
     assert all(len(table) == 10 for table in by_row.values())
     rows = ("sampler", "sampler-known")
-    said = [shown(table[row] - table["sampler-classes"]) for row in rows for table in by_row.values()]
+    said = [
+        shown(table[row] - table["sampler-classes"]) for row in rows for table in by_row.values()
+    ]
     lost, gained, lost_by_true, gained_by_true = (words.lstrip("−+") for words in said)
-    assert f"inferred contexts lose {lost} points at 5:1, and a gain at 1:5 is not shown (+{gained})" in README
+    assert (
+        f"inferred contexts lose {lost} points at 5:1, and a gain at 1:5 is not shown (+{gained})"
+        in README
+    )
     assert f"lose {lost_by_true} and gain {gained_by_true}" in README

@@ -24,7 +24,9 @@ def test_one_page_from_many_runs(tmp_path):
     assert 'class="finding' not in page  # what was found, a person writes
 
 
-def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named_in_the_page_and_on_standard_error(tmp_path):
+def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named(
+    tmp_path,
+):
     make_training(tmp_path / "good")
     write_config(tmp_path / "strange", "mmads", {"cells": 7, "settings": "x", "seeds": []})
     write_config(tmp_path / "stranger", "training", {"training": "x", "model": []})
@@ -46,22 +48,28 @@ def test_two_runs_of_one_kind_are_told_apart(tmp_path):
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Colored digits (Colored-MNIST): first</h2>" in page
     assert "Colored digits (Colored-MNIST): second</h2>" in page
-    typed(f"report {tmp_path} -o {tmp_path / 'r.md'}")  # a page may be published, and an absolute path name a person
-    assert f"`pfdl report {tmp_path.name} -o r.md`" in (tmp_path / "r.md").read_text(encoding="utf-8")
+    # A page may be published, and an absolute path name a person
+    typed(f"report {tmp_path} -o {tmp_path / 'r.md'}")
+    assert f"`pfdl report {tmp_path.name} -o r.md`" in (tmp_path / "r.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_without_any_run_there_is_a_sentence_and_no_page(tmp_path):
     result = typed(f"report {tmp_path} -o {tmp_path / 'r.html'}", fails=True)
-    assert result.stderr == (
-        f"Error: there is nothing to report. {tmp_path} holds no run: there is no config.json in it, nor in folders "
-        "within it.\n"
+    assert (
+        result.stderr
+        == f"Error: there is nothing to report. {tmp_path} holds no run: there is no config.json in"
+        " it, nor in folders within it.\n"
     )
     assert not (tmp_path / "r.html").exists()
 
 
 def test_a_browser_opens_only_in_a_terminal_with_a_display(monkeypatch, tmp_path):
     opened = []
-    monkeypatch.setattr(cli_report.webbrowser, "open", lambda address: opened.append(address) or True)
+    monkeypatch.setattr(
+        cli_report.webbrowser, "open", lambda address: opened.append(address) or True
+    )
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(cli_report.sys.stdout, "isatty", lambda: False, raising=False)
     assert not cli_report.open_in_browser(tmp_path / "a b.html")

@@ -12,12 +12,20 @@ from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell
 
 def test_values_are_looked_up_as_a_search_of_all_lines_finds_them():
     rng = np.random.default_rng(0)
-    lines = {"row": rng.choice(["a", "b"], 60), "n": rng.integers(3, size=60), "seed": np.arange(60)}
-    table = pd.DataFrame({**lines, "value": np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))})
+    lines = {
+        "row": rng.choice(["a", "b"], 60),
+        "n": rng.integers(3, size=60),
+        "seed": np.arange(60),
+    }
+    table = pd.DataFrame(
+        {**lines, "value": np.where(rng.random(60) < 0.2, np.nan, rng.normal(size=60))}
+    )
     for row, n in product("abc", (0, 1.0, 7)):
         found = table[(table["row"] == row) & (table["n"] == n)].set_index("seed")["value"].dropna()
         assert by_seed(table, "row", "n").get((row, n), NOTHING).to_dict() == found.to_dict()
-        assert by_seed(table[table["n"] == n], "row").get((row,), NOTHING).to_dict() == found.to_dict()
+        assert (
+            by_seed(table[table["n"] == n], "row").get((row,), NOTHING).to_dict() == found.to_dict()
+        )
     assert by_seed(table, "n", "row")[1, "a"].dtype == NOTHING.dtype == float
 
 
@@ -57,7 +65,12 @@ def test_an_error_that_one_measurement_cannot_give_is_left_out():
 
 def test_a_table_says_what_its_errors_are_where_it_has_some():
     row = TableLine("x", (Number(1.0, 0.1), Missing()))
-    assert Table("c", "m", ["a", "b"], [row], "So it is.").notes == ["± standard error.", "So it is."]
-    deviation = Table("c", "m", ["a", "b"], [row], error_name="standard deviation over seeds (ddof 1)")
+    assert Table("c", "m", ["a", "b"], [row], "So it is.").notes == [
+        "± standard error.",
+        "So it is.",
+    ]
+    deviation = Table(
+        "c", "m", ["a", "b"], [row], error_name="standard deviation over seeds (ddof 1)"
+    )
     assert deviation.notes == ["± standard deviation over seeds (ddof 1)."]
     assert Table("c", "m", ["a"], [TableLine("x", (Number(1.0, float("nan")),))]).notes == []

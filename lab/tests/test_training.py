@@ -14,17 +14,27 @@ SHORT = TrainingConfig(epochs=6, batch_size=32, learning_rate=0.02, augment="non
 
 
 def made_up(samples, agreement, seed):
-    """Four inputs tell the class weakly, twelve the context clearly; context and class agree as often as asked."""
+    """Four inputs tell the class weakly, twelve the context clearly; context and class agree as
+    often as asked.
+    """
     world, draw = torch.Generator().manual_seed(9), torch.Generator().manual_seed(seed)
-    of_class, of_context = 2 * torch.randn(3, 4, generator=world), 4 * torch.randn(3, 12, generator=world)
+    of_class, of_context = (
+        2 * torch.randn(3, 4, generator=world),
+        4 * torch.randn(3, 12, generator=world),
+    )
     labels = torch.randint(3, (samples,), generator=draw)
     other = (labels + torch.randint(1, 3, (samples,), generator=draw)) % 3
     contexts = torch.where(torch.rand(samples, generator=draw) < agreement, labels, other)
-    inputs = torch.cat([of_class[labels], of_context[contexts]], 1) + torch.randn(samples, 16, generator=draw)
+    inputs = torch.cat([of_class[labels], of_context[contexts]], 1) + torch.randn(
+        samples, 16, generator=draw
+    )
     return Samples(inputs, labels, contexts)
 
 
-TRAIN, TESTS = made_up(600, 0.8, seed=0), {"shifted": made_up(600, 0.0, seed=1), "same": made_up(600, 0.8, seed=2)}
+TRAIN, TESTS = (
+    made_up(600, 0.8, seed=0),
+    {"shifted": made_up(600, 0.0, seed=1), "same": made_up(600, 0.8, seed=2)},
+)
 
 
 def model():
@@ -50,7 +60,9 @@ def test_balance_undoes_the_correlation():
     assert metrics["effective_sample_size"] < plain.get("effective_sample_size", 1.0)
 
 
-@pytest.mark.parametrize("how", [{"objective": "balance"}, {"objective": "groupdro"}, {"sampler": "groups"}])
+@pytest.mark.parametrize(
+    "how", [{"objective": "balance"}, {"objective": "groupdro"}, {"sampler": "groups"}]
+)
 def test_one_context_for_all_is_plain_training_to_the_bit(how):
     assert run(torch.zeros_like(TRAIN.labels), **how)[0] == run()[0]
 
@@ -70,7 +82,9 @@ def test_the_objective_sees_the_layer_and_the_centring_that_were_asked_for(monke
             return super().forward(logits, labels)
 
     widths = []
-    monkeypatch.setattr(training, "make_objective", lambda name, width: (widths.append(width), Spy())[1])
+    monkeypatch.setattr(
+        training, "make_objective", lambda name, width: (widths.append(width), Spy())[1]
+    )
     for layer, class_centred in ((-1, False), (-2, False), (-1, True)):
         run(epochs=1, layer=layer, class_centred=class_centred)
     assert widths == [24, 16, 24]

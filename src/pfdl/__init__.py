@@ -1,11 +1,16 @@
-"""Partial Feature Decorrelation Learning: models that do not rely on correlations of the training data."""
+"""Partial Feature Decorrelation Learning: models that do not rely on correlations of the training
+data.
+"""
 
 from typing import TYPE_CHECKING
 
 from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pfdl.contexts.balancing import context_sampler as context_sampler, context_weights as context_weights
+    from pfdl.contexts.balancing import (
+        context_sampler as context_sampler,
+        context_weights as context_weights,
+    )
     from pfdl.contexts.inference import infer_contexts as infer_contexts
     from pfdl.contexts.statistics import image_statistics as image_statistics
     from pfdl.decorrelation import (
@@ -25,7 +30,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-#: Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should not.
+# : Loaded when first asked for, because PyTorch takes seconds to import and ``pfdl --help`` should
+# not.
 _MODULES = {
     "contexts.balancing": ("context_sampler", "context_weights"),
     "contexts.inference": ("infer_contexts",),
@@ -36,6 +42,16 @@ _MODULES = {
     "vision.backbones": ("register_backbone",),
     "vision.features": ("FeatureTap", "attach"),
 }
-_PACKAGES = ("contexts", "data", "decorrelation", "diagnosis", "lightning", "objectives", "runs", "tabular", "vision")
+_PACKAGES = (
+    "contexts",
+    "data",
+    "decorrelation",
+    "diagnosis",
+    "lightning",
+    "objectives",
+    "runs",
+    "tabular",
+    "vision",
+)
 __getattr__, __dir__, _names = lazy_names(__name__, _MODULES, _PACKAGES)
 __all__ = ["__version__", *_names]

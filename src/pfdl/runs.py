@@ -1,4 +1,5 @@
-"""The run folder, in which every command keeps its work, and with what it was made. Reading one never runs code.
+"""The run folder, in which every command keeps its work, and with what it was made. Reading one
+never runs code.
 
 Nothing in it names a person or a machine.
 """
@@ -27,10 +28,14 @@ FORMAT = "pfdl-run-2"
 CONFIG = "config.json"
 MANIFEST, METRICS = "manifest.csv", "metrics.csv"
 INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
-"""In the folder of a training: the split, what was logged; the inferred contexts, and why they are believed."""
+"""In the folder of a training: the split, what was logged; the inferred contexts, and why they are
+believed.
+"""
 LOCK = ".pfdl-lock"
 PATIENCE = 10.0
-"""Seconds to wait for the children of a killed process, such as those that load its images: they hold its lock."""
+"""Seconds to wait for the children of a killed process, such as those that load its images: they
+hold its lock.
+"""
 
 PACKAGES = ("pfdl", "torch", "numpy", "scikit-learn", "lightning", "torchvision")
 CHECKOUT = Path(__file__).parents[2]
@@ -49,7 +54,8 @@ class Run:
 
     Args:
         folder: The folder.
-        kind: What made it: ``"training"``, ``"sweep"``, ``"images"``, ``"mmads"``, ``"readings"``, ….
+        kind: What made it: ``"training"``, ``"sweep"``, ``"images"``, ``"mmads"``, ``"readings"``,
+            ….
         settings: All that changes its results, as JSON holds it.
         made_with: Versions, git revision, hardware and the time of its first start.
     """
@@ -76,34 +82,42 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"there is no {CONFIG} in {folder}; name a folder that a command of pfdl made.")
+        raise FileNotFoundError(
+            f"there is no {CONFIG} in {folder}; name a folder that a command of pfdl made."
+        )
     content = read_json(path)
     about: Any = content if isinstance(content, dict) else {}
     kind, settings, made_with = (about.get(name) for name in ("kind", "settings", "made_with"))
     is_whole = isinstance(kind, str) and isinstance(settings, dict) and isinstance(made_with, dict)
     if about.get("format") != FORMAT or not is_whole:
         raise ValueError(
-            f"{path} does not say what this run is (it needs kind, settings, made_with and the format {FORMAT!r}, "
-            f"and has {str(about.get('format'))[:40]!r}); restore it, choose another folder, or update pfdl if a newer "
-            "version wrote it."
+            f"{path} does not say what this run is (it needs kind, settings, made_with and the"
+            f" format {FORMAT!r}, and has {str(about.get('format'))[:40]!r}); restore it, choose"
+            " another folder, or update pfdl if a newer version wrote it."
         )
     return Run(folder, kind, settings, made_with)
 
 
 @contextmanager
 def claim(
-    folder: Path, kind: str, settings: Mapping[str, Any], *, may_change: Collection[str] = ("command",)
+    folder: Path,
+    kind: str,
+    settings: Mapping[str, Any],
+    *,
+    may_change: Collection[str] = ("command",),
 ) -> Iterator[Run]:
     """Lock a run folder, creating or resuming it.
 
-    While it is locked, other processes are refused. A lock ends with the process that holds it, however that ends.
+    While it is locked, other processes are refused. A lock ends with the process that holds it,
+    however that ends.
 
     Args:
         folder: The run folder; made if missing.
         kind: See :class:`Run`.
-        settings: All that changes results, of what JSON can hold. A folder with other settings is refused.
-        may_change: Names of settings that may differ from those of the last start, because finished work stays valid;
-            the folder then keeps the new ones.
+        settings: All that changes results, of what JSON can hold. A folder with other settings is
+            refused.
+        may_change: Names of settings that may differ from those of the last start, because finished
+            work stays valid; the folder then keeps the new ones.
 
     Yields:
         The run, as the folder now describes it.
@@ -111,8 +125,8 @@ def claim(
     Raises:
         RunInUseError: If another process holds it.
         OSError: If it cannot be written to.
-        ValueError: If the folder holds another run, something else, or what :func:`read_run` refuses; or if a setting
-            is no value that JSON can hold, such as NaN.
+        ValueError: If the folder holds another run, something else, or what :func:`read_run`
+            refuses; or if a setting is no value that JSON can hold, such as NaN.
     """
     try:
         held = json.loads(json.dumps(settings, allow_nan=False))
@@ -153,13 +167,17 @@ def set_aside(path: Path, reason: object, remedy: str = "what it held is done ag
 
 
 def _refuse_foreign_folder(folder: Path) -> None:
-    """Raise if a folder has files but no run: a user's own files must not be mixed with those of a run."""
+    """Raise if a folder has files but no run: a user's own files must not be mixed with those of a
+    run.
+    """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; name a folder for the run.")
     if folder.is_dir() and not (folder / CONFIG).exists():
         ours = (LOCK, TEMPORARY)
         if any(not path.name.startswith(ours) for path in folder.iterdir()):
-            raise ValueError(f"{folder} has files in it but no run of pfdl; choose another output folder.")
+            raise ValueError(
+                f"{folder} has files in it but no run of pfdl; choose another output folder."
+            )
 
 
 def _acquire(lock: FileLock, folder: Path) -> None:
@@ -178,12 +196,16 @@ def _acquire(lock: FileLock, folder: Path) -> None:
         raise type(error)(f"{folder} cannot be written to ({error.strerror or error}).") from error
 
 
-def _create_or_resume(folder: Path, kind: str, settings: dict[str, Any], may_change: Collection[str]) -> Run:
+def _create_or_resume(
+    folder: Path, kind: str, settings: dict[str, Any], may_change: Collection[str]
+) -> Run:
     """Write ``config.json``, or make sure that the one in the folder describes the same run."""
     is_new = not (folder / CONFIG).exists()
     run = Run(folder, kind, settings, describe_this_machine()) if is_new else read_run(folder)
     if run.kind != kind:
-        raise ValueError(f"{folder} holds a run of the kind {run.kind!r}, not {kind!r}; choose another folder.")
+        raise ValueError(
+            f"{folder} holds a run of the kind {run.kind!r}, not {kind!r}; choose another folder."
+        )
     different = [name for name in _differences(run.settings, settings) if name not in may_change]
     if different:
         raise ValueError(
@@ -241,7 +263,12 @@ def describe_this_machine() -> dict[str, Any]:
         **versions,
         "python": platform.python_version(),
         "git_revision": git_revision(CHECKOUT),
-        "hardware": {"cpu": _cpu(), "cpu_count": os.cpu_count(), "gpu": _gpus(), "platform": platform.platform()},
+        "hardware": {
+            "cpu": _cpu(),
+            "cpu_count": os.cpu_count(),
+            "gpu": _gpus(),
+            "platform": platform.platform(),
+        },
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
 
@@ -257,12 +284,27 @@ def version_of(package: str) -> str | None:
 
 @cache  # the code that this process has loaded stays the same
 def git_revision(checkout: Path) -> str | None:
-    """Return the commit of a checkout, with ``-dirty`` if tracked files have changed since; None if there is none."""
-    if not (checkout / ".git").exists():  # an installed package may lie in a checkout of something else
+    """Return the commit of a checkout, with ``-dirty`` if tracked files have changed since; None if
+    there is none.
+    """
+    if not (
+        checkout / ".git"
+    ).exists():  # an installed package may lie in a checkout of something else
         return None
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(checkout),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=30
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

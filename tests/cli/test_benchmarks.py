@@ -1,4 +1,6 @@
-"""Every line of docs/how-to/benchmarks.md on a tiny fake of the data set: from the files as published to a test."""
+"""Every line of docs/how-to/benchmarks.md on a tiny fake of the data set: from the files as
+published to a test.
+"""
 
 import re
 import shlex
@@ -17,11 +19,18 @@ COMMANDS = [shlex.split(line) for line in re.findall(r"`pfdl train ([^`]+)`", PA
 
 def domains(domains, classes, per_cell=5):
     """A maker of ``domain/class/image``."""
-    return lambda root: make_folder(root, {f"{one}/{two}": per_cell for one in domains for two in classes})
+    return lambda root: make_folder(
+        root, {f"{one}/{two}": per_cell for one in domains for two in classes}
+    )
 
 
 def nico(root):
-    cells = ("Animal/dog/on grass", "Animal/dog/in water", "Animal/cat/on grass", "Vehicle/car/on road")
+    cells = (
+        "Animal/dog/on grass",
+        "Animal/dog/in water",
+        "Animal/cat/on grass",
+        "Vehicle/car/on road",
+    )
     make_folder(root, dict.fromkeys(cells, 5))
     (root / "Animal/dog/on grass/cut off.jpg").write_bytes(b"\xff\xd8")
 
@@ -32,14 +41,19 @@ def metashift(root):
 
 
 def imagenet(root):
-    make_folder(root, {f"{part}/{wnid}": 3 for part in ("train", "val") for wnid in ("n01440764", "n01443537")})
+    make_folder(
+        root,
+        {f"{part}/{wnid}": 3 for part in ("train", "val") for wnid in ("n01440764", "n01443537")},
+    )
 
 
 def waterbirds(root):
     make_folder(root, {"001.Albatross": 6, "002.Sparrow": 6})
     names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
     labels = {"y": [1] * 6 + [0] * 6, "split": [0, 0, 0, 1, 2, 2] * 2, "place": [0, 1] * 6}
-    pd.DataFrame({"img_id": range(12), "img_filename": names, **labels}).to_csv(root / "metadata.csv", index=False)
+    pd.DataFrame({"img_id": range(12), "img_filename": names, **labels}).to_csv(
+        root / "metadata.csv", index=False
+    )
 
 
 def iwildcam(root):
@@ -56,12 +70,18 @@ FACES = "2 classes (Blond_Hair, not Blond_Hair), in 2 contexts (Male, not Male)"
 PUBLISHED = {
     "PACS/": (
         domains(PACS, ("dog", "guitar")),
-        f"2 classes (dog, guitar), in 4 contexts ({', '.join(PACS)}); folders read as context/class",
+        (
+            f"2 classes (dog, guitar), in 4 contexts ({', '.join(PACS)}); folders read as"
+            " context/class"
+        ),
         (16, 8, 16),
     ),
     "NICO_DG/": (
         domains(WEATHER, ("bear", "seal")),
-        f"2 classes (bear, seal), in 6 contexts ({', '.join(WEATHER)}); folders read as context/class",
+        (
+            f"2 classes (bear, seal), in 6 contexts ({', '.join(WEATHER)}); folders read as"
+            " context/class"
+        ),
         (24, 12, 24),
     ),
     "NICO/Animal": (
@@ -78,7 +98,11 @@ PUBLISHED = {
     "celeba/list_attr_celeba.txt": (celeba, FACES, (6, 2, 4)),
     "celeba/list_attr_celeba.csv": (celeba, FACES, (6, 2, 4)),
     "iwildcam/metadata.csv": (iwildcam, "2 classes (0, 24), in 2 contexts (3, 7)", (5, 1, 4)),
-    "imagenet/": (imagenet, "2 classes (n01440764, n01443537), without contexts; folders read as class", (4, 2, 6)),
+    "imagenet/": (
+        imagenet,
+        "2 classes (n01440764, n01443537), without contexts; folders read as class",
+        (4, 2, 6),
+    ),
 }
 """How its files are made, what is understood of them, and how many images are in the three sets."""
 
@@ -87,7 +111,9 @@ def test_every_command_of_the_page_is_walked():
     assert {data for data, *_ in COMMANDS} == set(PUBLISHED)
 
 
-@pytest.mark.parametrize(("data", "options"), [(data, shlex.join(options)) for data, *options in COMMANDS])
+@pytest.mark.parametrize(
+    ("data", "options"), [(data, shlex.join(options)) for data, *options in COMMANDS]
+)
 def test_the_files_as_published_are_trained_and_tested_on(data, options, tmp_path, monkeypatch):
     make, understood, (train, validation, test) = PUBLISHED[data]
     root = tmp_path / data.partition("/")[0]
@@ -96,7 +122,8 @@ def test_the_files_as_published_are_trained_and_tested_on(data, options, tmp_pat
     trained = typed(f"train {data} {options} {FAST} -o run")
     assert f"Images: {train + validation + test}, of {understood}" in trained.output
     assert f": train {train}, validation {validation}, test {test}." in trained.output
-    how = options.replace("--set on_bad_image=skip", "")  # what a model is tested on is always read so
+    # What a model is tested on is always read so
+    how = options.replace("--set on_bad_image=skip", "")
     evaluated = typed(f"evaluate run {data} {how} --device cpu")
     assert evaluated.output.splitlines()[-1] == "run/evaluations/test.json"
     assert "Accuracy (%) by class" in evaluated.output

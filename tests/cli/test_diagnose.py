@@ -15,8 +15,12 @@ EVIL = "<script>window.hacked = 1<"
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """Two classes that differ in brightness, two contexts that differ in colour, one of them with an evil name."""
-    return draw_all(tmp_path_factory.mktemp("photos"), (EVIL, "outdoors"), 20, brightness=60, coloured=True)
+    """Two classes that differ in brightness, two contexts that differ in colour, one of them with
+    an evil name.
+    """
+    return draw_all(
+        tmp_path_factory.mktemp("photos"), (EVIL, "outdoors"), 20, brightness=60, coloured=True
+    )
 
 
 TRAIN = f"{FAST} --ratio 2:1 --layout class/context"
@@ -42,20 +46,29 @@ def test_two_runs_are_compared_in_words(page):
     assert re.match(r"Does first rely on the context\? (YES|NO|CANNOT TELL)\n", result.stdout)
     assert "Does second rely on the context? " in result.output
     assert "What to try next:" in result.output
-    assert re.search("relies more|No difference is shown|Cannot tell which", result.stdout.splitlines()[-2])
+    assert re.search(
+        "relies more|No difference is shown|Cannot tell which", result.stdout.splitlines()[-2]
+    )
     assert result.stdout.splitlines()[-1] == str(output)
 
 
 def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
     html = page[1].read_text()
-    shown = "What was found about second|What to try next:|What the model gets wrong|accuracy (%) by class|"
-    shown += '<th scope="col">validation, |<th scope="col">in its usual context|The worst groups of first'
+    shown = (
+        "What was found about second|What to try next:|What the model gets wrong|accuracy (%) by"
+        " class|"
+    )
+    shown += (
+        '<th scope="col">validation, |<th scope="col">in its usual context|The worst groups of'
+        " first"
+    )
     for words in shown.split("|"):
         assert words in html
     assert "different test images" not in html
     assert EVIL not in html
     assert "&lt;script&gt;window.hacked" in html
-    assert html.count('<img src="data:image/png;base64,') >= 2 * THUMBNAILS  # a row for each context
+    # A row for each context
+    assert html.count('<img src="data:image/png;base64,') >= 2 * THUMBNAILS
     assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", html)
 
 
@@ -64,10 +77,16 @@ def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(p
     seen = visit(page[1])
     assert seen.page.locator(".plot svg").count() == 1
     titles = seen.page.locator(".gallery p").all_text_contents()
-    assert sum("test images" in title for title in titles) == 2  # a row for each context, once for both runs
+    # A row for each context, once for both runs
+    assert sum("test images" in title for title in titles) == 2
     assert any("usual in training for" in title for title in titles)
-    assert {title.split(",")[0] for title in titles if "images not recognised" in title} == {"first", "second"}
-    widths = seen.page.locator(".gallery img").evaluate_all("pictures => pictures.map(one => one.naturalWidth)")
+    assert {title.split(",")[0] for title in titles if "images not recognised" in title} == {
+        "first",
+        "second",
+    }
+    widths = seen.page.locator(".gallery img").evaluate_all(
+        "pictures => pictures.map(one => one.naturalWidth)"
+    )
     assert set(widths) == {8}
     assert seen.page.evaluate("window.hacked") is None
     assert seen.complaints == []
@@ -75,18 +94,25 @@ def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(p
     first = seen.page.locator(".first > *").first
     assert first.text_content().startswith("Does first rely on the context? ")
     tone = first.get_attribute("class")
-    red, green, _ = (int(part) for part in seen.style_of(f".{tone}", "borderLeftColor").strip("rgb()").split(",")[:3])
+    red, green, _ = (
+        int(part)
+        for part in seen.style_of(f".{tone}", "borderLeftColor").strip("rgb()").split(",")[:3]
+    )
     assert {"yes": red > 2 * green, "no": green > 1.5 * red, "unclear": abs(red - green) < 20}[tone]
 
 
 @needs_browser
-def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_between_words(page, visit):
+def test_on_a_phone_the_answer_stands_before_the_contents_and_a_command_breaks_between_words(
+    page, visit
+):
     shown = visit(page[1], **PHONE).page
     assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     places = [shown.locator(name).first.bounding_box() for name in (".yes, .no, .unclear", "nav")]
     assert places[0]["y"] + places[0]["height"] < places[1]["y"]
     assert places[0]["y"] < 200
-    short = "words => words.filter(word => word.textContent.length < 20).map(word => word.offsetHeight)"
+    short = (
+        "words => words.filter(word => word.textContent.length < 20).map(word => word.offsetHeight)"
+    )
     heights = shown.locator(".command span").evaluate_all(short)
     assert 0 < max(heights, default=0) < 30  # one line
 
@@ -100,8 +126,13 @@ def test_the_same_twice(page, runs, photos, tmp_path):
 def test_one_run_with_other_images_than_another(photos, runs, tmp_path):
     other = tmp_path / "other"
     typed(f"train {photos} {TRAIN} --seed 1 -o {other}")
-    result = typed(f"diagnose {runs / 'first'} {photos} --compare {other} -o {tmp_path / 'page.html'} --device cpu")
-    assert (result.stdout + (tmp_path / "page.html").read_text()).count("different test images") == 2
+    result = typed(
+        f"diagnose {runs / 'first'} {photos} --compare {other} -o {tmp_path / 'page.html'}"
+        " --device cpu"
+    )
+    assert (result.stdout + (tmp_path / "page.html").read_text()).count(
+        "different test images"
+    ) == 2
 
 
 def test_a_table(tmp_path):
@@ -112,25 +143,39 @@ def test_a_table(tmp_path):
     table["row"] = table.index
     table.to_csv(tmp_path / "table.csv", index=False)
     output = tmp_path / "page.html"
-    assert "ends in .html" in typed(f"diagnose {tmp_path / 'table.csv'} --target y -o page.md", fails=True).output
+    assert (
+        "ends in .html"
+        in typed(f"diagnose {tmp_path / 'table.csv'} --target y -o page.md", fails=True).output
+    )
     result = typed(f"diagnose {tmp_path / 'table.csv'} --target y -o {output}")
     assert "Behaving like an effect of the label: V1." in result.output
     assert "Nearly a copy of the label: nearly y." in result.output
     assert "Note: not judged, as they number or identify the rows: 'row'." in result.output
     lines = result.stdout.splitlines()
-    code = lines[lines.index("import pfdl.tabular, sklearn.linear_model") : lines.index("model.fit(X, y)")]
+    code = lines[
+        lines.index("import pfdl.tabular, sklearn.linear_model") : lines.index("model.fit(X, y)")
+    ]
     found: dict[str, Any] = {}
     exec("\n".join(code), found)  # the advice runs as it stands
     assert "V1" not in found["model"].feature_names_in_
     assert any(line.startswith("# Without V1: ") and "% of y is explained" in line for line in code)
     html = output.read_text()
-    for words in ("of table.csv", "k = 0.6 m", "follows the label", "numeric: &#39;word", 'ing">Behaving', "V1 (sure)"):
+    for words in (
+        "of table.csv",
+        "k = 0.6 m",
+        "follows the label",
+        "numeric: &#39;word",
+        'ing">Behaving',
+        "V1 (sure)",
+    ):
         assert words in html
     assert EVIL not in html
 
 
 def test_a_table_of_classes_that_nobody_selected(tmp_path):
-    table = load_wine(as_frame=True).frame.assign(target=lambda wine: "kind " + wine["target"].astype(str))
+    table = load_wine(as_frame=True).frame.assign(
+        target=lambda wine: "kind " + wine["target"].astype(str)
+    )
     path = tmp_path / "wine.csv"
     table.to_csv(path, sep=";", decimal=",", index=False)
     result = typed(f"diagnose {path} --target target -o {tmp_path / 'page.html'}")

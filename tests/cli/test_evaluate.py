@@ -38,7 +38,11 @@ def test_evaluate_gives_the_figures_of_the_end_of_training(trained, photos):
     assert path == str(kept)
     found = read_evaluations(output)
     assert list(found) == ["test"]
-    assert (found["test"].images, found["test"].by_ratio, set(found["test"].by_label)) == (24, {}, {"cat", "dog"})
+    assert (found["test"].images, found["test"].by_ratio, set(found["test"].by_label)) == (
+        24,
+        {},
+        {"cat", "dog"},
+    )
 
 
 def test_other_data_is_tested_beside_it(trained, tmp_path):
@@ -52,7 +56,11 @@ def test_other_data_is_tested_beside_it(trained, tmp_path):
     assert found["winter"].average_in_training_mixture is None
     assert json.loads((output / "evaluations" / "test.json").read_text()) == before
     typed(f"evaluate {output} {other} --device cpu --name test")
-    assert found.keys() < read_evaluations(output).keys() == {*found, f"test-{found['winter'].data_sha256[:8]}"}
+    assert (
+        found.keys()
+        < read_evaluations(output).keys()
+        == {*found, f"test-{found['winter'].data_sha256[:8]}"}
+    )
 
 
 def test_predictions_are_a_table_without_formulas(trained, photos, tmp_path, monkeypatch):
@@ -75,9 +83,15 @@ def test_predictions_are_a_table_without_formulas(trained, photos, tmp_path, mon
     assert len(list(csv.DictReader(output.open()))) == 48
 
 
-def test_the_gap_between_validation_and_test_is_said_by_train_and_evaluate(trained, photos, tmp_path):
+def test_the_gap_between_validation_and_test_is_said_by_train_and_evaluate(
+    trained, photos, tmp_path
+):
     output, result = trained
-    (own,) = [line for line in result.output.splitlines() if "validation" in line and "test images" in line]
+    (own,) = [
+        line
+        for line in result.output.splitlines()
+        if "validation" in line and "test images" in line
+    ]
     assert own in typed(f"evaluate {output} {photos} --device cpu").output
     inverted = tmp_path / "inverted"
     draw_all(inverted / "test", count=30, seed=2, classes=("dog", "cat"))
@@ -86,5 +100,8 @@ def test_the_gap_between_validation_and_test_is_said_by_train_and_evaluate(train
     shown = typed(f"evaluate {output} {inverted} --device cpu").output
     tested = read_evaluations(output)["inverted"].overall
     held_out = len(read_manifest(output / "manifest.csv").rows_of("validation"))
-    assert f"{100 * best:.1f} % of {held_out} validation images, {100 * tested:.1f} % of 60 test images." in shown
+    assert (
+        f"{100 * best:.1f} % of {held_out} validation images, {100 * tested:.1f} % of 60 test"
+        " images." in shown
+    )
     assert ("points below validation accuracy" in shown) == (best - tested > 0.5)

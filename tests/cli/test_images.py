@@ -33,19 +33,36 @@ def trained(photos, tmp_path_factory):
 
 def test_one_command_trains_tests_and_exports(trained):
     output, result = trained
-    for text in ("by dominant ratio", "1:5", "5:1", "[bold]dog", "in the garden", "Worst group", "calibration"):
+    for text in (
+        "by dominant ratio",
+        "1:5",
+        "5:1",
+        "[bold]dog",
+        "in the garden",
+        "Worst group",
+        "calibration",
+    ):
         assert text in result.output
-    for name in ("model.safetensors", "config.json", "manifest.csv", "metrics.csv", "export/model.onnx"):
+    for name in (
+        "model.safetensors",
+        "config.json",
+        "manifest.csv",
+        "metrics.csv",
+        "export/model.onnx",
+    ):
         assert (output / name).is_file()
-    assert json.loads((output / "config.json").read_text())["settings"]["training"]["objective_settings"] == {
-        "pfdl": {"weight": 0.5}
-    }
+    assert json.loads((output / "config.json").read_text())["settings"]["training"][
+        "objective_settings"
+    ] == {"pfdl": {"weight": 0.5}}
 
 
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("pfdl.vision.checkpoint._to_onnx", lambda trained: b"onnx")
     typed(f"export {trained[0]} -o {tmp_path / 'out'}")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"model.onnx", "preprocessing.json"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "model.onnx",
+        "preprocessing.json",
+    }
 
 
 def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
@@ -53,10 +70,14 @@ def test_the_built_in_data_and_a_manifest(tmp_path, monkeypatch):
 
     manifest = make_split(Shapes(per_cell=14))
     manifest.save(tmp_path / "split.csv")
-    result = typed(f"train shapes {FAST} --set manifest={tmp_path / 'split.csv'} -o {tmp_path / 'run'}")
+    result = typed(
+        f"train shapes {FAST} --set manifest={tmp_path / 'split.csv'} -o {tmp_path / 'run'}"
+    )
     assert "crescent" in result.output
     assert not (tmp_path / "run" / "export").exists()
-    result = typed(f"train shapes {FAST} --set manifest={tmp_path / 'split.csv'} --ratio 5:1", fails=True)
+    result = typed(
+        f"train shapes {FAST} --set manifest={tmp_path / 'split.csv'} --ratio 5:1", fails=True
+    )
     assert "leave out the ratio 5:1" in result.output
 
 
@@ -98,7 +119,10 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("list backbones 'nothing*'", "no backbones match 'nothing*'"),
         ("diagnose nowhere", "nowhere is taken for a run; say where its images are"),
         ("diagnose nowhere.csv", "say which column of nowhere.csv is to be predicted"),
-        ("diagnose nowhere.csv photos", "is a table: it takes --target and neither images nor --compare"),
+        (
+            "diagnose nowhere.csv photos",
+            "is a table: it takes --target and neither images nor --compare",
+        ),
         ("diagnose run photos --compare ./run", "run would be compared with itself"),
         ("diagnose nowhere --target y", "--target is for a table"),
         ("diagnose nowhere.csv --target y", "nowhere.csv: No such file or directory."),
@@ -122,10 +146,16 @@ def test_what_can_be_listed_is_listed():
     listed = typed("list settings").output
     for kind in (TrainingConfig, DataOptions, RunOptions):
         for one in fields(kind):
-            assert re.search(rf"^{one.name} ", listed, re.MULTILINE) or one.name == "objective_settings"
+            assert (
+                re.search(rf"^{one.name} ", listed, re.MULTILINE)
+                or one.name == "objective_settings"
+            )
     assert "(--set" not in listed
     chosen = typed("list settings 'weight_*'").output
-    assert chosen == "weight_decay Weight decay of the optimiser. Default 0.0001. --set weight_decay=VALUE\n"
+    assert (
+        chosen
+        == "weight_decay Weight decay of the optimiser. Default 0.0001. --set weight_decay=VALUE\n"
+    )
 
 
 def test_help_shows_at_most_twenty_options_and_says_how_to_set_the_rest():
@@ -138,11 +168,22 @@ def test_help_shows_at_most_twenty_options_and_says_how_to_set_the_rest():
 
 
 def test_settings_of_training_reach_the_run(photos, tmp_path):
-    settings = "--learning-rate 0.001 --set select=worst-group --set weight-decay=0.01 --set tensorboard=false"
-    line = f"train {photos} {FAST} --ratio 2:1 -O balance --contexts inferred {settings} -o {tmp_path / 'run'}"
+    settings = (
+        "--learning-rate 0.001 --set select=worst-group --set weight-decay=0.01 --set"
+        " tensorboard=false"
+    )
+    line = (
+        f"train {photos} {FAST} --ratio 2:1 -O balance --contexts inferred {settings} -o"
+        f" {tmp_path / 'run'}"
+    )
     result = typed(line)
     training = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["training"]
-    expected = {"contexts": "inferred", "learning_rate": 0.001, "select": "worst-group", "weight_decay": 0.01}
+    expected = {
+        "contexts": "inferred",
+        "learning_rate": 0.001,
+        "select": "worst-group",
+        "weight_decay": 0.01,
+    }
     assert training.items() >= expected.items()
     assert json.loads((tmp_path / "run" / "contexts.json").read_text())["sentence"] in result.output
     assert "epoch 1/1: loss" in result.output

@@ -17,12 +17,16 @@ def test_the_version_is_printed():
 
 
 def test_commands_of_another_package_join(monkeypatch):
-    """Each entry point of the group is a command; one that cannot be loaded takes no other command away."""
+    """Each entry point of the group is a command; one that cannot be loaded takes no other command
+    away.
+    """
     entries = [
         EntryPoint("greet", "tests.cli.test_main:greet", "pfdl.commands"),
         EntryPoint("broken", "tests.cli.test_main:nothing", "pfdl.commands"),
     ]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries if group == "pfdl.commands" else [])
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: entries if group == "pfdl.commands" else []
+    )
     monkeypatch.delitem(sys.modules, "pfdl.cli.main")
     joined = importlib.import_module("pfdl.cli.main").app
     assert "hello" in runner.invoke(joined, ["greet"]).output

@@ -1,4 +1,6 @@
-"""An option is one field of a config and one line of its docstring; the command line is made from them."""
+"""An option is one field of a config and one line of its docstring; the command line is made from
+them.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,7 +9,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pfdl._internal.settings import check_settings, describe_settings, read_setting, setting, write_options
+from pfdl._internal.settings import (
+    check_settings,
+    describe_settings,
+    read_setting,
+    setting,
+    write_options,
+)
 from pfdl.cli.options import add_command, takes_settings
 
 

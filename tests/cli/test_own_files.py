@@ -49,7 +49,9 @@ def pfdl(tmp_path):
 
     def run(*arguments, **variables):
         process = Forked(run_in_folder, tmp_path, *arguments, **variables)
-        return SimpleNamespace(returncode=process.finish(), stdout=process.stdout, stderr=process.stderr)
+        return SimpleNamespace(
+            returncode=process.finish(), stdout=process.stdout, stderr=process.stderr
+        )
 
     return run
 
@@ -64,22 +66,31 @@ def test_what_a_file_registers_is_trained_and_loaded_again(pfdl, tmp_path):
     refused = pfdl("evaluate", "run", "photos", "--device", "cpu")
     assert refused.returncode == 2
     assert "--import FILE.py brings one of your own" in refused.stderr
-    tested = pfdl("evaluate", "run", "photos", "--device", "cpu", PFDL_IMPORT=str(tmp_path / "own.py"))
+    tested = pfdl(
+        "evaluate", "run", "photos", "--device", "cpu", PFDL_IMPORT=str(tmp_path / "own.py")
+    )
     assert tested.returncode == 0, tested.stderr
 
 
 def test_what_a_file_registers_is_listed_here_and_in_processes_that_are_started(pfdl, tmp_path):
     assert pfdl("list", "backbones", "tin*", "--import", "own.py").stdout == "tiny\n"
     assert (tmp_path / "inherited").read_text() == str(tmp_path / "own.py")
-    assert "size Penalise the mean squared feature." in pfdl("list", "objectives", "size", PFDL_IMPORT="own.py").stdout
+    assert (
+        "size Penalise the mean squared feature."
+        in pfdl("list", "objectives", "size", PFDL_IMPORT="own.py").stdout
+    )
 
 
 def test_a_file_that_cannot_be_imported_is_a_sentence(pfdl, tmp_path):
     (tmp_path / "wrong.py").write_text("import pfdl\npfdl.register_backbone('resnet18', print)\n")
     taken = pfdl("list", "backbones", "--import", "wrong.py")
     assert taken.returncode == 2
-    assert taken.stderr == (
-        "Error: wrong.py, line 2, cannot be imported: ValueError: there is a backbone 'resnet18' already; choose "
-        "another name.\n"
+    assert (
+        taken.stderr
+        == "Error: wrong.py, line 2, cannot be imported: ValueError: there is a backbone 'resnet18'"
+        " already; choose another name.\n"
     )
-    assert "there is no Python file none.py to import" in pfdl("list", "backbones", "--import", "none.py").stderr
+    assert (
+        "there is no Python file none.py to import"
+        in pfdl("list", "backbones", "--import", "none.py").stderr
+    )

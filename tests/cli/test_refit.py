@@ -19,13 +19,21 @@ from tests.vision.tiny_images import TinySource
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """Brightness says the class; the colour is the context and mostly goes with the class, except in the test set."""
+    """Brightness says the class; the colour is the context and mostly goes with the class, except
+    in the test set.
+    """
     root = tmp_path_factory.mktemp("photos")
-    for seed, (part, usual, rare) in enumerate((("train", 40, 6), ("val", 24, 8), ("test", 16, 16))):
+    for seed, (part, usual, rare) in enumerate(
+        (("train", 40, 6), ("val", 24, 8), ("test", 16, 16))
+    ):
         for label, name in enumerate(("cat", "dog")):
             for context, colour in enumerate(("red", "blue")):
                 count = usual if context == label else rare
-                where = {"seed": 10 * seed + 2 * label + context, "brightness": 40 * label, "channel": 2 * context}
+                where = {
+                    "seed": 10 * seed + 2 * label + context,
+                    "brightness": 40 * label,
+                    "channel": 2 * context,
+                }
                 draw(root / part / name / colour, count, **where)
     return root
 
@@ -33,7 +41,10 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(photos, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "erm"
-    typed(f"train {photos} {FAST.replace('--epochs 1', '--epochs 4')} --layout class/context -o {folder}")
+    typed(
+        f"train {photos} {FAST.replace('--epochs 1', '--epochs 4')} --layout class/context -o"
+        f" {folder}"
+    )
     return folder
 
 
@@ -58,7 +69,10 @@ def test_what_cannot_be_refitted_is_answered_with_a_sentence(run, photos, tmp_pa
     assert "name another folder" in typed(f"{line} known -o {run}", fails=True).output
     assert "known" in typed(f"{line} guessed", fails=True).output
     draw_all(tmp_path, count=1)
-    assert "not what the run was trained on" in typed(f"refit {run} {tmp_path} -o {run}-new", fails=True).output
+    assert (
+        "not what the run was trained on"
+        in typed(f"refit {run} {tmp_path} -o {run}-new", fails=True).output
+    )
 
 
 def test_known_contexts_must_be_there(tmp_path):
@@ -77,7 +91,9 @@ def test_where_no_contexts_are_found_nothing_is_refitted(run, photos, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_inferred_contexts_are_those_of_the_images_that_are_refitted_on(run, photos, tmp_path, monkeypatch):
+def test_inferred_contexts_are_those_of_the_images_that_are_refitted_on(
+    run, photos, tmp_path, monkeypatch
+):
     def find(images, labels, seed):
         red = [int(image[0].float().mean() > image[2].float().mean()) for image, *_ in images]
         return InferredContexts(np.array(red), "pooled", "Found 2 contexts by their colour.", ())

@@ -4,7 +4,9 @@ from tests.data.image_files import make_folder
 
 
 def test_split_writes_the_manifest_and_says_what_is_in_it(tmp_path):
-    cells = {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("on grass", "on snow")}
+    cells = {
+        f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("on grass", "on snow")
+    }
     folder, out = make_folder(tmp_path / "data", cells), tmp_path / "m.csv"
     result = typed(f"split {folder} -o {out} --ratio 5:1 --seed 3 --validation 0.2")
     manifest = read_manifest(out)
@@ -12,8 +14,8 @@ def test_split_writes_the_manifest_and_says_what_is_in_it(tmp_path):
     assert chosen == {"ratio": "5:1", "seed": 3, "validation_fraction": 0.2}
     assert f"cat: dominant context {manifest.dominant['cat']}" in result.output
     assert (
-        "Images: 80, of 2 classes (cat, dog), in 2 contexts (on grass, on snow); folders read as class/context/image."
-        in result.output
+        "Images: 80, of 2 classes (cat, dog), in 2 contexts (on grass, on snow); folders read as"
+        " class/context/image." in result.output
     )
     assert f"Sets: train {len(manifest.rows_of('train'))}, " in result.output
     assert f"Note: {manifest.notes[0]}" in result.output
@@ -21,7 +23,9 @@ def test_split_writes_the_manifest_and_says_what_is_in_it(tmp_path):
     assert "cat: most frequent context" in typed(f"split {folder} -o {out}").output
 
 
-def test_names_of_folders_cannot_steer_the_terminal_where_bad_images_stop_it_or_are_left_out(tmp_path):
+def test_names_of_folders_cannot_steer_the_terminal_where_bad_images_stop_it_or_are_left_out(
+    tmp_path,
+):
     hostile, snow = "cat\x1b[2J\x1b]0;owned\x07", "snow\x1b[31m"
     cells = {f"{name}/{context}": 12 for name in (hostile, "dog") for context in (snow, "grass")}
     make_folder(tmp_path / "data", cells)

@@ -7,7 +7,9 @@ from pfdl.vision.config import TrainingConfig
 
 
 def test_every_combination_is_tried_once_and_settings_count_where_the_objective_has_the_part():
-    grid = parse_space(["objective=erm,pfdl", "pfdl.weight=0.1,1", "learning-rate=0.1,0.01", "epochs=7"])
+    grid = parse_space(
+        ["objective=erm,pfdl", "pfdl.weight=0.1,1", "learning-rate=0.1,0.01", "epochs=7"]
+    )
     config = SweepConfig(grid, "worst-class")
     found = dict(map(config.candidate, config.combinations()))
     assert config.number == 6
@@ -22,7 +24,9 @@ def test_every_combination_is_tried_once_and_settings_count_where_the_objective_
     assert found["objective=erm, learning_rate=0.1"] == TrainingConfig(
         objective="erm", learning_rate=0.1, epochs=7, select="worst-class"
     )
-    assert found["objective=pfdl, pfdl.weight=1, learning_rate=0.1"].objective_settings == {"pfdl": {"weight": 1}}
+    assert found["objective=pfdl, pfdl.weight=1, learning_rate=0.1"].objective_settings == {
+        "pfdl": {"weight": 1}
+    }
 
 
 def test_one_value_fixes_a_setting_and_values_have_its_type():
@@ -34,7 +38,9 @@ def test_one_value_fixes_a_setting_and_values_have_its_type():
 
 
 def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
-    space = parse_space(["learning-rate=0.001..0.1", "epochs=2..9", "objective=pfdl", "pfdl.weight=0.1..10"])
+    space = parse_space(
+        ["learning-rate=0.001..0.1", "epochs=2..9", "objective=pfdl", "pfdl.weight=0.1..10"]
+    )
     assert space.pop("objective") == ["pfdl"]
     assert space == {
         "learning_rate": FloatDistribution(0.001, 0.1, log=True),

@@ -16,14 +16,18 @@ FAST = "--backbone mlp --image-size 8 --epochs 1 --batch-size 8 --device cpu --n
 
 
 def typed(line: str, *, fails: bool = False, **how: str) -> Result:
-    """Run a command; it must end well, or with the exit status of a user's mistake and no traceback."""
+    """Run a command; it must end well, or with the exit status of a user's mistake and no
+    traceback.
+    """
     result = CliRunner().invoke(app, shlex.split(line), **how)
     assert result.exit_code == (2 if fails else 0), f"pfdl {line}\n{result.output}"
     assert "Traceback" not in result.output
     return result
 
 
-def draw(folder: Path, count: int, seed: int, brightness: int = 0, channel: int | None = None) -> None:
+def draw(
+    folder: Path, count: int, seed: int, brightness: int = 0, channel: int | None = None
+) -> None:
     """Draw noise into a folder: all brighter by so much, and one channel by 60."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(seed)
@@ -34,8 +38,19 @@ def draw(folder: Path, count: int, seed: int, brightness: int = 0, channel: int 
         Image.fromarray(pixels.to(torch.uint8).numpy()).save(folder / f"{number}.png")
 
 
-def draw_all(root, contexts=("",), count=12, *, classes=("cat", "dog"), seed=0, brightness=120, coloured=False):
-    """Draw photos of two classes, the second brighter by so much, in contexts that may differ in colour."""
+def draw_all(
+    root,
+    contexts=("",),
+    count=12,
+    *,
+    classes=("cat", "dog"),
+    seed=0,
+    brightness=120,
+    coloured=False,
+):
+    """Draw photos of two classes, the second brighter by so much, in contexts that may differ in
+    colour.
+    """
     for label, name in enumerate(classes):
         for place, context in enumerate(contexts):
             where, number = root / name / context, 100 * seed + 10 * place + label

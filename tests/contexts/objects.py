@@ -4,7 +4,9 @@ import numpy as np
 
 
 def in_contexts(seed=0, samples=1200, classes=4, strength=3.0, dominant=0.85, of_class=0.5):
-    """Each class is mostly in a context of its own; of 40 features half move with the context, half with the class."""
+    """Each class is mostly in a context of its own; of 40 features half move with the context, half
+    with the class.
+    """
     rng = np.random.default_rng(seed)
     labels = rng.integers(classes, size=samples)
     contexts = np.where(rng.random(samples) < dominant, labels, rng.integers(classes, size=samples))

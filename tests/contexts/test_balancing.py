@@ -15,7 +15,9 @@ from pfdl.contexts import ContextSampler, choose_balance
 def labels_and_contexts(samples=600, classes=4, contexts=3, seed=0):
     rng = np.random.default_rng(seed)
     labels = rng.integers(classes, size=samples)
-    return labels, np.where(rng.random(samples) < 0.6, labels % contexts, rng.integers(contexts, size=samples))
+    return labels, np.where(
+        rng.random(samples) < 0.6, labels % contexts, rng.integers(contexts, size=samples)
+    )
 
 
 def test_weights_make_contexts_equally_frequent_in_every_class():
@@ -40,7 +42,9 @@ def test_tensors_give_tensors_and_arrays_give_arrays():
 
 def test_smoothing_bounds_the_weight_of_a_stray_sample():
     labels, contexts = np.zeros(1000, dtype=int), np.array([0] * 999 + [1])
-    with pytest.warns(UserWarning, match=r"a group of 1 samples has weight 500\.0 each.*context_sampler"):
+    with pytest.warns(
+        UserWarning, match=r"a group of 1 samples has weight 500\.0 each.*context_sampler"
+    ):
         assert context_weights(labels, contexts, smoothing=0.0)[-1] == pytest.approx(500.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -77,13 +81,17 @@ def test_all_groups_are_drawn_alike_and_no_sample_again_before_all():
 def test_with_one_context_every_sample_is_drawn_once():
     labels, _ = labels_and_contexts()
     assert sorted(context_sampler(labels, np.full(len(labels), 3))) == list(range(600))
-    classes = Counter(labels[row] for row in context_sampler(labels, labels))  # classes as contexts: all alike
+    # Classes as contexts: all alike
+    classes = Counter(labels[row] for row in context_sampler(labels, labels))
     assert set(classes.values()) == {600 // len(classes)}
 
 
 def test_the_order_follows_from_seed_and_epoch():
     labels, contexts = labels_and_contexts()
-    first, again = context_sampler(labels, contexts, seed=3), context_sampler(labels, contexts, seed=3)
+    first, again = (
+        context_sampler(labels, contexts, seed=3),
+        context_sampler(labels, contexts, seed=3),
+    )
     one, two = list(first), list(first)
     assert one != two
     again.set_epoch(1)
@@ -93,7 +101,10 @@ def test_the_order_follows_from_seed_and_epoch():
 
 def test_processes_share_an_epoch():
     labels, contexts = labels_and_contexts()
-    parts = [ContextSampler(labels, contexts, num_samples=601, replicas=3, rank=rank) for rank in range(3)]
+    parts = [
+        ContextSampler(labels, contexts, num_samples=601, replicas=3, rank=rank)
+        for rank in range(3)
+    ]
     assert [len(part) for part in parts] == [201] * 3
     together = [row for part in parts for row in part]
     assert Counter(together) == Counter(ContextSampler(labels, contexts, num_samples=603))
@@ -142,17 +153,24 @@ def test_the_strength_with_the_best_held_out_average_over_pooled_groups_is_chose
     for seed in range(20):
         labels, contexts = labels_and_contexts(samples, seed=seed)
         predictions = {
-            power: np.where(rng.random(samples) < 0.7, labels, rng.integers(4, size=samples)) for power in (1.0, 0.5, 0)
+            power: np.where(rng.random(samples) < 0.7, labels, rng.integers(4, size=samples))
+            for power in (1.0, 0.5, 0)
         }
-        average = {power: average_of_pooled_groups(one, labels, contexts) for power, one in predictions.items()}
-        assert average[choose_balance(predictions, labels, contexts)] == pytest.approx(max(average.values()), abs=1e-12)
+        average = {
+            power: average_of_pooled_groups(one, labels, contexts)
+            for power, one in predictions.items()
+        }
+        assert average[choose_balance(predictions, labels, contexts)] == pytest.approx(
+            max(average.values()), abs=1e-12
+        )
 
 
 def test_the_chosen_strength_is_low_where_the_labels_of_rare_groups_are_wrong():
     rng = np.random.default_rng(0)
     truth = rng.integers(2, size=2000)
     contexts = np.where(rng.random(2000) < 0.9, truth, 1 - truth)
-    wrong = np.where(rng.random(2000) < 0.1, 1 - truth, truth)  # half of a rare group is wrongly labelled
+    # Half of a rare group is wrongly labelled
+    wrong = np.where(rng.random(2000) < 0.1, 1 - truth, truth)
     features = np.stack([2.0 * truth, 2.0 * contexts], axis=1) + rng.normal(size=(2000, 2))
     for labels, best in ((truth, 1.0), (wrong, 0.0)):
         predictions = {}

@@ -1,4 +1,6 @@
-"""Clusters are sought by halves of the features; contexts are judged against a naive loop and on data made for it."""
+"""Clusters are sought by halves of the features; contexts are judged against a naive loop and on
+data made for it.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def test_the_gain_is_an_average_over_groups(monkeypatch, method):
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 0, 1], [90, 6, 30, 60])
     contexts = np.repeat([0, 0, 1, 1], [90, 6, 30, 60])
-    sides = (rng.random((2, RIDGES, len(labels))) < np.array([0.4, 0.8])[:, None, None]).astype(float)
+    sides = (rng.random((2, RIDGES, len(labels))) < np.array([0.4, 0.8])[:, None, None]).astype(
+        float
+    )
     monkeypatch.setattr(confirmation, "_short_trainings", lambda *_: (sides[0], sides[1]))
     trial = judge(method, np.zeros((len(labels), 2)), labels, contexts)
 
@@ -66,7 +70,9 @@ def test_the_standard_error_is_that_of_repeated_draws():
         (0.0, False, "balancing them changes the held-out accuracy, averaged over groups"),
     ],
 )
-def test_many_contexts_are_believed_where_something_but_the_context_can_be_seen(seed, of_class, accepted, said):
+def test_many_contexts_are_believed_where_something_but_the_context_can_be_seen(
+    seed, of_class, accepted, said
+):
     """Although balancing costs in the usual contexts."""
     trial = judge("pooled", *made(seed, of_class=of_class))
     assert trial.accepted == accepted, trial.reason
@@ -86,7 +92,9 @@ def test_wrong_labels_are_no_context_even_if_it_is_known_where_they_are(method, 
 @pytest.mark.parametrize("method", ["pooled", "early"])
 def test_shuffled_contexts_are_rejected(method):
     features, labels, contexts = made()
-    assert not judge(method, features, labels, np.random.default_rng(0).permutation(contexts % 2)).accepted
+    assert not judge(
+        method, features, labels, np.random.default_rng(0).permutation(contexts % 2)
+    ).accepted
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -94,7 +102,8 @@ def test_kinds_of_single_classes_are_no_contexts(seed):
     rng = np.random.default_rng(seed)
     labels, kinds = rng.integers(4, size=2000), rng.choice(3, size=2000, p=[0.8, 0.15, 0.05])
     features = rng.normal(size=(2000, 40)) + rng.normal(size=(4, 3, 40))[labels, kinds]
-    trial = judge("pooled", features, labels, np.where(kinds == 2, 0, 1 + 2 * labels + kinds))  # the rarest as one
+    # The rarest as one
+    trial = judge("pooled", features, labels, np.where(kinds == 2, 0, 1 + 2 * labels + kinds))
     assert "of the samples are in contexts that most classes share" in trial.reason
 
 
@@ -103,7 +112,11 @@ def test_kinds_of_two_classes_that_look_alike_are_no_contexts():
     rng = np.random.default_rng(0)
     labels, rare = rng.integers(4, size=2000), rng.random(2000) < 0.2
     contexts = (labels + rare) % 4
-    features = rng.normal(size=(2000, 40)) + rng.normal(size=(4, 40))[labels] + 2 * rng.normal(size=(4, 40))[contexts]
+    features = (
+        rng.normal(size=(2000, 40))
+        + rng.normal(size=(4, 40))[labels]
+        + 2 * rng.normal(size=(4, 40))[contexts]
+    )
     trial = judge("within", features, labels, contexts)
     assert "only 0 % of the samples are in contexts that most classes share" in trial.reason
 
@@ -111,7 +124,10 @@ def test_kinds_of_two_classes_that_look_alike_are_no_contexts():
 @pytest.mark.parametrize(
     ("agreement", "expected"),
     [
-        ({2: 0.9, 3: 0.6, 4: 0.7, 5: 0.6, 6: 0.5, 7: 0.6, 8: 0.4}, [2, 7, 4]),  # peaks above the best, largest first
+        (
+            {2: 0.9, 3: 0.6, 4: 0.7, 5: 0.6, 6: 0.5, 7: 0.6, 8: 0.4},
+            [2, 7, 4],
+        ),  # peaks above the best, largest first
         ({2: 0.9, 4: 0.4}, [2]),  # a peak too low
         ({2: 0.6, 3: 0.96, 7: 0.9}, [3]),  # clearly apart: nothing finer is wanted
         ({2: 0.3, 3: 0.4}, [3]),  # none is stable enough: the best is returned, to be rejected
@@ -119,9 +135,17 @@ def test_kinds_of_two_classes_that_look_alike_are_no_contexts():
         ({3: 0.8, 11: 0.6, 12: 0.7}, [3]),  # of the last number it is unknown whether it is a peak
     ],
 )
-def test_the_best_number_and_larger_peaks_of_agreement_are_returned(monkeypatch, agreement, expected):
+def test_the_best_number_and_larger_peaks_of_agreement_are_returned(
+    monkeypatch, agreement, expected
+):
     features, labels, _ = in_contexts(samples=400)
-    monkeypatch.setattr(candidates, "adjusted_rand_score", lambda one, _: agreement.get(len(np.unique(one)), 0.0))
-    found = list(candidates.find_clusters(WithinClusters, features, labels, number=None, least=0.5, seed=0))
+    monkeypatch.setattr(
+        candidates, "adjusted_rand_score", lambda one, _: agreement.get(len(np.unique(one)), 0.0)
+    )
+    found = list(
+        candidates.find_clusters(WithinClusters, features, labels, number=None, least=0.5, seed=0)
+    )
     assert [len(np.unique(one.assign(features, labels))) for one in found] == expected
-    assert [one.stability for one in found] == pytest.approx([agreement[number] for number in expected])
+    assert [one.stability for one in found] == pytest.approx(
+        [agreement[number] for number in expected]
+    )

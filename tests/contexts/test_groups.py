@@ -6,7 +6,10 @@ from pfdl.contexts.groups import GroupAccuracy, count_groups, measure_accuracy
 
 def draw(seed=0, n=500):
     rng = np.random.default_rng(seed)
-    labels, contexts = np.array(["cat", "dog", "owl"])[rng.integers(3, size=n)], rng.integers(4, size=n)
+    labels, contexts = (
+        np.array(["cat", "dog", "owl"])[rng.integers(3, size=n)],
+        rng.integers(4, size=n),
+    )
     return rng.random(n) < 0.6, labels, contexts
 
 
@@ -23,7 +26,9 @@ def test_accuracies_are_those_of_a_plain_loop():
         cell = right[(labels == group.label) & (contexts == group.context)]
         assert (group.accuracy, group.samples) == (pytest.approx(cell.mean()), len(cell))
     assert found.worst_group.accuracy == min(group.accuracy for group in found.groups)
-    assert found.average_over_groups == pytest.approx(np.mean([group.accuracy for group in found.groups]))
+    assert found.average_over_groups == pytest.approx(
+        np.mean([group.accuracy for group in found.groups])
+    )
 
 
 def test_the_average_in_a_mixture():
@@ -41,7 +46,11 @@ def test_without_contexts_the_groups_are_the_classes():
     right, labels, _ = draw()
     found = measure_accuracy(right, labels, None)
     assert found.by_context == {}
-    assert [(group.label, group.context) for group in found.groups] == [("cat", ""), ("dog", ""), ("owl", "")]
+    assert [(group.label, group.context) for group in found.groups] == [
+        ("cat", ""),
+        ("dog", ""),
+        ("owl", ""),
+    ]
     assert {label: n for (label, _), n in count_groups(labels, None).items()} == {
         label: np.sum(labels == label) for label in ("cat", "dog", "owl")
     }

@@ -61,7 +61,9 @@ def test_contexts_that_no_training_follows_are_rejected():
     features, labels, _ = objects_in_contexts(of_class=5.0)
     found = find_contexts(features, labels)
     assert found.number == 1
-    assert any("balancing them changes the held-out accuracy" in trial.reason for trial in found.tried)
+    assert any(
+        "balancing them changes the held-out accuracy" in trial.reason for trial in found.tried
+    )
 
 
 @pytest.mark.parametrize("load", [load_digits, load_wine, load_breast_cancer, load_iris])
@@ -74,7 +76,9 @@ def test_data_without_contexts_has_one_or_harmless_ones(load):
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_has_one_context(features, seed):
     rng = np.random.default_rng(seed)
-    assert set(infer_contexts(rng.normal(size=(200, features)), rng.integers(3, size=200), seed=seed)) == {0}
+    assert set(
+        infer_contexts(rng.normal(size=(200, features)), rng.integers(3, size=200), seed=seed)
+    ) == {0}
 
 
 def hostile():
@@ -117,7 +121,9 @@ def test_tensors_of_any_kind_large_seeds_and_one_hot_labels_are_taken():
     found = infer_contexts(half, torch.from_numpy(np.eye(CLASSES)[labels]), seed=2**40)
     assert group_report(labels, found, contexts).ari > 0.95
     names = np.array(["ape", "bat", "cat", "dog"])[labels]
-    np.testing.assert_array_equal(found, infer_contexts(half, names, num_contexts=CONTEXTS, seed=2**40))
+    np.testing.assert_array_equal(
+        found, infer_contexts(half, names, num_contexts=CONTEXTS, seed=2**40)
+    )
     two = infer_contexts(features, labels, num_contexts=2)
     for sparse in (torch.as_tensor(features).to_sparse(), csr_matrix(features)):
         np.testing.assert_array_equal(infer_contexts(sparse, labels, num_contexts=2), two)
@@ -127,21 +133,31 @@ def test_units_do_not_matter_and_the_same_seed_finds_the_same():
     features, labels, _ = objects_in_contexts()
     found = infer_contexts(features, labels)
     np.testing.assert_array_equal(found, infer_contexts(features, labels))
-    scaled = infer_contexts(features * np.geomspace(1e-150, 1e150, 40) + 7e-151, labels, num_contexts=CONTEXTS)
+    scaled = infer_contexts(
+        features * np.geomspace(1e-150, 1e150, 40) + 7e-151, labels, num_contexts=CONTEXTS
+    )
     assert normalized_mutual_info_score(found, scaled) > 0.99
 
 
 def test_datasets_and_loaders_give_what_arrays_give():
-    """With the number of contexts given: to search for it takes ten times as long and reads no other data."""
+    """With the number of contexts given: to search for it takes ten times as long and reads no
+    other data.
+    """
     features, labels, _ = (torch.from_numpy(part) for part in objects_in_contexts())
     expected = infer_contexts(features, labels, num_contexts=CONTEXTS)
     assert set(expected) == set(range(CONTEXTS))
     dataset = TensorDataset(features, labels)
-    dataset.targets, dataset.target_transform = torch.zeros_like(labels), abs  # what it keeps is not what it gives
+    # What it keeps is not what it gives
+    dataset.targets, dataset.target_transform = (
+        torch.zeros_like(labels),
+        abs,
+    )
     before = torch.get_rng_state()
     for data in (dataset, DataLoader(dataset, 100, shuffle=True)):
         np.testing.assert_array_equal(infer_contexts(data, num_contexts=CONTEXTS), expected)
-    np.testing.assert_array_equal(infer_contexts(TensorDataset(features), labels, num_contexts=CONTEXTS), expected)
+    np.testing.assert_array_equal(
+        infer_contexts(TensorDataset(features), labels, num_contexts=CONTEXTS), expected
+    )
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -193,11 +209,31 @@ def test_images_are_described_by_what_the_user_gives():
         (("folder", np.zeros(4)), {}, TypeError, "features are a str"),
         ((ChainDataset([]), np.zeros(4)), {}, TypeError, "the dataset is a stream"),
         ((np.eye(4), [0.0, 1.0, np.nan, 1.0]), {}, ValueError, "labels have NaN"),
-        ((np.eye(4), np.zeros(4)), {"num_contexts": 8}, ValueError, "contexts is 8, but there are only 4 samples"),
+        (
+            (np.eye(4), np.zeros(4)),
+            {"num_contexts": 8},
+            ValueError,
+            "contexts is 8, but there are only 4 samples",
+        ),
         ((np.eye(4), np.zeros(4)), {"num_contexts": 2.0}, TypeError, "contexts is 2.0"),
-        ((np.eye(4), np.zeros(4)), {"num_contexts": 2, "method": "early"}, ValueError, "finds its own number"),
-        ((np.eye(4), np.zeros(4)), {"confirmation": float("nan")}, ValueError, "confirmation is nan"),
-        ((np.eye(4), np.zeros(4)), {"confirmation": 1.5}, ValueError, "confirmation is 1.5; give a number from 0 to 1"),
+        (
+            (np.eye(4), np.zeros(4)),
+            {"num_contexts": 2, "method": "early"},
+            ValueError,
+            "finds its own number",
+        ),
+        (
+            (np.eye(4), np.zeros(4)),
+            {"confirmation": float("nan")},
+            ValueError,
+            "confirmation is nan",
+        ),
+        (
+            (np.eye(4), np.zeros(4)),
+            {"confirmation": 1.5},
+            ValueError,
+            "confirmation is 1.5; give a number from 0 to 1",
+        ),
         ((np.eye(4), np.zeros(4)), {"method": "guess"}, ValueError, "method is 'guess'"),
         ((np.eye(4), np.zeros(4)), {"seed": -1}, ValueError, "seed is -1"),
     ],
@@ -211,15 +247,25 @@ def test_what_cannot_be_used_is_refused(arguments, settings, error, message):
 def test_a_number_may_be_asked_for():
     features, labels, _ = objects_in_contexts()
     assert find_contexts(features, labels, num_contexts=2, confirmation=0.0).number == 2
-    assert find_contexts(features, labels, num_contexts=1).sentence.endswith("one context was asked for.")
-    assert {trial.method for trial in find_contexts(features, labels, num_contexts=11).tried} <= {"pooled", "within"}
+    assert find_contexts(features, labels, num_contexts=1).sentence.endswith(
+        "one context was asked for."
+    )
+    assert {trial.method for trial in find_contexts(features, labels, num_contexts=11).tried} <= {
+        "pooled",
+        "within",
+    }
 
 
 @pytest.mark.parametrize("number", [None, 2])
 def test_halves_of_few_samples_need_not_agree(number):
-    """Less than by chance, even: then they are found without checks, and with these rejected by a sentence."""
+    """Less than by chance, even: then they are found without checks, and with these rejected by a
+    sentence.
+    """
     for seed in range(6):
         features, labels = np.random.default_rng(seed).normal(size=(30, 8)), np.arange(30) % 2
-        found = [find_contexts(features, labels, num_contexts=number, confirmation=least) for least in (0.0, 0.5)]
+        found = [
+            find_contexts(features, labels, num_contexts=number, confirmation=least)
+            for least in (0.0, 0.5)
+        ]
         assert (found[0].number > 1, found[1].number) == (True, 1)
         assert "halves of the features agree too little (" in found[1].sentence

@@ -1,14 +1,22 @@
-"""JTT, SPARE and EIIL from a network's logits, against what the classes of SpuCo 2.0.3 return on the same logits.
+"""JTT, SPARE and EIIL from a network's logits, against what the classes of SpuCo 2.0.3 return on
+the same logits.
 
-The numbers were printed by JTTInference, SpareInference (and the sampling weights of SpareTrain) and EIIL, with SpuCo's
-seed set to 0.
+The numbers were printed by JTTInference, SpareInference (and the sampling weights of SpareTrain)
+and EIIL, with SpuCo's seed set to 0.
 """
 
 import numpy as np
 import pytest
 import torch
 
-from pfdl.contexts import find_by_eiil, find_by_jtt, find_by_spare, find_contexts, group_report, spread_contexts
+from pfdl.contexts import (
+    find_by_eiil,
+    find_by_jtt,
+    find_by_spare,
+    find_contexts,
+    group_report,
+    spread_contexts,
+)
 from tests.contexts.objects import in_contexts
 
 
@@ -39,8 +47,16 @@ def test_jtt_takes_what_the_network_gets_wrong(outputs):
 @pytest.mark.parametrize(
     ("clusters", "sizes", "first"),
     [
-        (3, [4, 5, 5, 6, 19, 36, 52, 86, 87], [0.043024, 0.173077, 0.043024, 0.032107, 0.043024, 0.032107]),
-        (None, [5, 5, 6, 10, 87, 88, 99], [0.09267, 0.072534, 0.09267, 0.032107, 0.09267, 0.032107]),
+        (
+            3,
+            [4, 5, 5, 6, 19, 36, 52, 86, 87],
+            [0.043024, 0.173077, 0.043024, 0.032107, 0.043024, 0.032107],
+        ),
+        (
+            None,
+            [5, 5, 6, 10, 87, 88, 99],
+            [0.09267, 0.072534, 0.09267, 0.032107, 0.09267, 0.032107],
+        ),
     ],
 )
 def test_spare_clusters_the_logits_of_each_class(outputs, clusters, sizes, first):
@@ -95,12 +111,18 @@ def test_the_gradient_of_eiil_is_that_of_autograd(outputs):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: find_by_jtt(np.zeros((3, 2)), [0, 1]), r"predictions have shape \(3,\) and labels \(2,\)"),
+        (
+            lambda: find_by_jtt(np.zeros((3, 2)), [0, 1]),
+            r"predictions have shape \(3,\) and labels \(2,\)",
+        ),
         (lambda: find_by_jtt(["cow", "camel"], [0, 1]), "give both as numbers or as names"),
         (lambda: find_by_jtt([0, 1], ["a", "b"]), "labels must be the numbers of the classes"),
         (lambda: find_by_spare(np.zeros((2, 2)), [0, 2]), "for 2 labels up to 2; give finite ones"),
         (lambda: find_by_eiil(np.full((2, 2), np.nan), [0, 1]), "give finite ones"),
-        (lambda: find_by_spare(np.zeros((2, 2)), [0, 1], clusters=1), "clusters is 1; it must be at least 2"),
+        (
+            lambda: find_by_spare(np.zeros((2, 2)), [0, 1], clusters=1),
+            "clusters is 1; it must be at least 2",
+        ),
     ],
 )
 def test_outputs_that_do_not_fit_are_refused(call, message):
@@ -129,11 +151,22 @@ def test_contexts_of_a_tenth_are_enough_where_clusters_find_none():
     [
         ([0, 1, 0, 1], np.eye(4), [0, 1, 1], "give"),
         ([0, 1, 0, 1], np.eye(4)[:, :3], [0, 1, 0, 1], "give"),
-        ([0, 1, 0], np.eye(4), [0, 1, 0, 1], r"labels \(5,\), known_features \(4, 4\), known_labels \(3,\)"),
+        (
+            [0, 1, 0],
+            np.eye(4),
+            [0, 1, 0, 1],
+            r"labels \(5,\), known_features \(4, 4\), known_labels \(3,\)",
+        ),
         ([0, 1, 0, 1], np.eye(4), [2] * 4, "fewer than two"),
     ],
 )
 def test_what_cannot_be_spread_is_refused(known_labels, features, contexts, message):
     labels = [0, 1, 0, 1, 1][: 8 - len(known_labels)]  # as many in all
     with pytest.raises(ValueError, match=message):
-        spread_contexts(np.eye(4), labels, known_features=features, known_labels=known_labels, known_contexts=contexts)
+        spread_contexts(
+            np.eye(4),
+            labels,
+            known_features=features,
+            known_labels=known_labels,
+            known_contexts=contexts,
+        )

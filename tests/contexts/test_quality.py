@@ -1,4 +1,6 @@
-"""Inferred contexts are compared with true ones, models by their worst group and by scikit-learn's scores."""
+"""Inferred contexts are compared with true ones, models by their worst group and by scikit-learn's
+scores.
+"""
 
 import numpy as np
 import pytest
@@ -26,11 +28,17 @@ def test_scores_are_their_definitions():
     rng, labels, true = drawn()
     found = np.where(rng.random(500) < 0.85, true, rng.integers(3, size=500))
     report = group_report(torch.from_numpy(labels), found, true)
-    within = [adjusted_rand_score(true[labels == label], found[labels == label]) for label in range(3)]
+    within = [
+        adjusted_rand_score(true[labels == label], found[labels == label]) for label in range(3)
+    ]
     assert report.ari == pytest.approx(np.mean(within))
     right = found == true
     assert report.accuracy == pytest.approx(right.mean())
-    groups = [right[(labels == label) & (true == context)].mean() for label in range(3) for context in range(3)]
+    groups = [
+        right[(labels == label) & (true == context)].mean()
+        for label in range(3)
+        for context in range(3)
+    ]
     assert report.worst_group_accuracy == pytest.approx(min(groups))
     minority, guessed = true != labels, found != labels
     assert report.minority_precision == pytest.approx((minority & guessed).sum() / guessed.sum())
@@ -54,9 +62,14 @@ def test_accuracies_are_named_apart():
     assert found.average_over_groups == pytest.approx((1 + 0 + 0.75) / 3)
     assert found.overall == pytest.approx(0.8)
     assert worst_group_accuracy(predictions, labels, contexts, min_samples=2) == 0.75
-    assert worst_group_accuracy(predictions, labels, contexts, min_samples=50) == 1.0  # the largest stays
+    # The largest stays
+    assert worst_group_accuracy(predictions, labels, contexts, min_samples=50) == 1.0
     scores = np.eye(2)[predictions]
-    for same in (torch.from_numpy(scores), np.array(predictions, dtype=object), np.array(predictions)[:, None]):
+    for same in (
+        torch.from_numpy(scores),
+        np.array(predictions, dtype=object),
+        np.array(predictions)[:, None],
+    ):
         assert group_accuracy(same, labels, contexts) == found
 
 
@@ -81,9 +94,13 @@ def naive_calibration(probabilities, labels, bins=15):
 def test_scores_are_those_of_scikit_learn_and_of_a_plain_loop():
     probabilities, labels, contexts = made()
     found, predicted = measure_scores(probabilities, labels, contexts), probabilities.argmax(axis=1)
-    assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, predicted), abs=1e-6)
+    assert found.balanced_accuracy == pytest.approx(
+        balanced_accuracy_score(labels, predicted), abs=1e-6
+    )
     assert found.macro_f1 == pytest.approx(f1_score(labels, predicted, average="macro"), abs=1e-6)
-    assert found.auroc == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr"), abs=1e-6)
+    assert found.auroc == pytest.approx(
+        roc_auc_score(labels, probabilities, multi_class="ovr"), abs=1e-6
+    )
     precisions = [
         (labels[taken] == label).mean()
         for label in range(4)
@@ -91,7 +108,9 @@ def test_scores_are_those_of_scikit_learn_and_of_a_plain_loop():
         if (taken := (predicted == label) & (contexts == context)).any()
     ]
     assert found.worst_group_precision == pytest.approx(min(precisions))
-    assert found.calibration_error == pytest.approx(naive_calibration(probabilities, labels), abs=1e-5)
+    assert found.calibration_error == pytest.approx(
+        naive_calibration(probabilities, labels), abs=1e-5
+    )
     sure = np.eye(2)
     assert measure_scores(sure, [0, 1]).calibration_error == 0
     assert measure_scores(sure, [1, 0]).calibration_error == 1
@@ -100,7 +119,10 @@ def test_scores_are_those_of_scikit_learn_and_of_a_plain_loop():
 def test_a_class_without_samples_does_not_count():
     probabilities, labels, _ = made()
     kept = labels != 2
-    found, predicted = measure_scores(probabilities[kept], labels[kept]), probabilities[kept].argmax(axis=1)
+    found, predicted = (
+        measure_scores(probabilities[kept], labels[kept]),
+        probabilities[kept].argmax(axis=1),
+    )
     recalls = [(predicted[labels[kept] == label] == label).mean() for label in (0, 1, 3)]
     assert found.balanced_accuracy == pytest.approx(np.mean(recalls), abs=1e-6)
     only = measure_scores(probabilities[labels == 1], labels[labels == 1])
@@ -110,14 +132,34 @@ def test_a_class_without_samples_does_not_count():
 @pytest.mark.parametrize(
     ("measure", "arguments", "message"),
     [
-        (group_report, ([0, 1], [0, 1, 2], [0, 1]), r"the shapes differ: labels \(2,\), contexts \(3,\)"),
+        (
+            group_report,
+            ([0, 1], [0, 1, 2], [0, 1]),
+            r"the shapes differ: labels \(2,\), contexts \(3,\)",
+        ),
         (group_report, ([], [], []), "there are no samples"),
         (group_accuracy, ([0, 1, 1], [0, 1], [0, 1]), r"predictions have shape \(3,\)"),
-        (group_accuracy, (["0", "1"], [0, 1], ["a", "b"]), "predictions are <U1 and labels int64; give both as num"),
+        (
+            group_accuracy,
+            (["0", "1"], [0, 1], ["a", "b"]),
+            "predictions are <U1 and labels int64; give both as num",
+        ),
         (group_accuracy, ([0.0, np.nan], [0, 1], ["a", "b"]), "1 predictions are NaN"),
-        (group_accuracy, ([[0.0, np.nan], [0.0, 1.0]], [1, 1], ["a", "b"]), "1 predictions are NaN"),
-        (group_accuracy, ([0.2, 0.9], [0, 1], ["a", "b"]), "predictions hold 0.2; give classes, or scores"),
-        (group_accuracy, (np.eye(2), [1, 2], ["a", "b"]), "labels go up to 2; scores of 2 classes number these from 0"),
+        (
+            group_accuracy,
+            ([[0.0, np.nan], [0.0, 1.0]], [1, 1], ["a", "b"]),
+            "1 predictions are NaN",
+        ),
+        (
+            group_accuracy,
+            ([0.2, 0.9], [0, 1], ["a", "b"]),
+            "predictions hold 0.2; give classes, or scores",
+        ),
+        (
+            group_accuracy,
+            (np.eye(2), [1, 2], ["a", "b"]),
+            "labels go up to 2; scores of 2 classes number these from 0",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(measure, arguments, message):

@@ -10,7 +10,9 @@ from pfdl.contexts.refitting import l1_logistic_regression
 
 
 def biased_features(n, minority, seed=0):
-    """Column 0 says the class with some noise, column 1 the context, which mostly goes with the class."""
+    """Column 0 says the class with some noise, column 1 the context, which mostly goes with the
+    class.
+    """
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 2, (n,), generator=generator)
     contexts = torch.where(torch.rand(n, generator=generator) < minority, 1 - labels, labels)
@@ -21,7 +23,9 @@ def biased_features(n, minority, seed=0):
 
 
 def objective(weight, bias, x, y, strength):
-    return float(strength * F.cross_entropy(x @ weight.T + bias, y, reduction="sum") + weight.abs().sum())
+    return float(
+        strength * F.cross_entropy(x @ weight.T + bias, y, reduction="sum") + weight.abs().sum()
+    )
 
 
 @pytest.mark.parametrize("strength", [1.0, 0.1])
@@ -30,9 +34,17 @@ def test_the_regression_is_that_of_scikit_learn(strength):
     x = torch.randn(60, 5, generator=generator, dtype=torch.float64)
     y = (x[:, :3] + 0.5 * torch.randn(60, 3, generator=generator, dtype=torch.float64)).argmax(1)
     weight, bias = l1_logistic_regression(x, y, 3, strength, iterations=5000)
-    l1 = {"l1_ratio": 1.0} if LogisticRegression().get_params()["penalty"] == "deprecated" else {"penalty": "l1"}
-    theirs = LogisticRegression(**l1, C=strength, solver="saga", max_iter=20_000, tol=1e-8).fit(x, y)
-    reference = objective(torch.tensor(theirs.coef_), torch.tensor(theirs.intercept_), x, y, strength)
+    l1 = (
+        {"l1_ratio": 1.0}
+        if LogisticRegression().get_params()["penalty"] == "deprecated"
+        else {"penalty": "l1"}
+    )
+    theirs = LogisticRegression(**l1, C=strength, solver="saga", max_iter=20_000, tol=1e-8).fit(
+        x, y
+    )
+    reference = objective(
+        torch.tensor(theirs.coef_), torch.tensor(theirs.intercept_), x, y, strength
+    )
     assert objective(weight, bias, x, y, strength) == pytest.approx(reference, rel=1e-5)
     torch.testing.assert_close(weight, torch.tensor(theirs.coef_), atol=2e-3, rtol=2e-2)
 
@@ -48,12 +60,16 @@ def test_the_worst_group_gains_over_a_layer_that_follows_the_mixture():
     assert after > before + 0.1
     assert after > 0.9
     assert found.held_out_worst > 0.8
-    assert found.samples_per_group == min(int(((y == a) & (contexts == b)).sum()) for a in (0, 1) for b in (0, 1))
+    assert found.samples_per_group == min(
+        int(((y == a) & (contexts == b)).sum()) for a in (0, 1) for b in (0, 1)
+    )
 
 
 def test_the_same_seed_gives_the_same_layer_and_classes_may_be_absent():
     x, y, contexts = biased_features(300, 0.2)
-    one, other = (refit_readout(x, y, contexts, num_classes=3, repetitions=2, seed=4) for _ in range(2))
+    one, other = (
+        refit_readout(x, y, contexts, num_classes=3, repetitions=2, seed=4) for _ in range(2)
+    )
     assert torch.equal(one.weight, other.weight)
     assert one.weight.shape == (3, 6)
     assert not ((x @ one.weight.T + one.bias).argmax(1) == 2).any()
@@ -74,7 +90,10 @@ def test_a_constant_feature_gets_no_weight_and_a_group_of_a_few_samples_is_left_
     [
         (lambda x, y, c: (x, y, torch.zeros_like(c)), "one context"),
         (lambda x, y, c: (x[:9], y[:9], torch.arange(9) % 5), "too few groups"),
-        (lambda x, y, c: (x[:24], torch.arange(24) % 3, torch.arange(24) // 21), "balance the groups in training"),
+        (
+            lambda x, y, c: (x[:24], torch.arange(24) % 3, torch.arange(24) // 21),
+            "balance the groups in training",
+        ),
         (lambda x, y, c: (x[:, 0], y, c), "give \\(n, p\\)"),
         (lambda x, y, c: (x[:-1], y, c), "give \\(n, p\\)"),
         (lambda x, y, c: (x * torch.nan, y, c), "NaN"),

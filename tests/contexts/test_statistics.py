@@ -18,7 +18,12 @@ def naive(images, seed=0):
         for level, bank in enumerate(_filters(images.shape[1], seed)):
             if level:
                 maps = F.avg_pool2d(maps, 2)
-            maps = torch.stack([F.conv2d(maps[None], one[None].double(), padding=1)[0, 0].clamp(min=0) for one in bank])
+            maps = torch.stack(
+                [
+                    F.conv2d(maps[None], one[None].double(), padding=1)[0, 0].clamp(min=0)
+                    for one in bank
+                ]
+            )
             found += [maps.mean((1, 2)), maps.std((1, 2), correction=0)]
         rows.append(torch.cat(found))
     return torch.stack(rows)
@@ -28,7 +33,9 @@ def naive(images, seed=0):
 def test_it_is_its_definition_whatever_the_batch(channels, monkeypatch):
     monkeypatch.setattr("pfdl.contexts.statistics.BATCH", 3)
     monkeypatch.setattr("pfdl.contexts.statistics.PIXELS_ON_CPU", 3 * 9 * 8)
-    images = torch.randint(256, (7, channels, 9, 8), generator=torch.Generator().manual_seed(0)).byte()
+    images = torch.randint(
+        256, (7, channels, 9, 8), generator=torch.Generator().manual_seed(0)
+    ).byte()
     before = torch.get_rng_state()
     found = image_statistics(images)
     assert torch.equal(torch.get_rng_state(), before)
@@ -53,9 +60,13 @@ def test_what_is_no_image_is_refused(shape):
 def test_large_images_are_shrunk_first(monkeypatch):
     monkeypatch.setattr("pfdl.contexts.statistics.LARGEST", 8)
     images = torch.rand(2, 3, 27, 35, generator=torch.Generator().manual_seed(0))
-    scaled = (images - images.mean((0, 2, 3), keepdim=True)) / images.std((0, 2, 3), keepdim=True, correction=0)
+    scaled = (images - images.mean((0, 2, 3), keepdim=True)) / images.std(
+        (0, 2, 3), keepdim=True, correction=0
+    )
     shrunk = F.avg_pool2d(scaled, 3)
-    expected = ImageStatistics(tuple(_filters(3, 0)), torch.zeros(1, 3, 1, 1), torch.ones(1, 3, 1, 1))(shrunk)
+    expected = ImageStatistics(
+        tuple(_filters(3, 0)), torch.zeros(1, 3, 1, 1), torch.ones(1, 3, 1, 1)
+    )(shrunk)
     torch.testing.assert_close(image_statistics(images), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -24,11 +24,15 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
 
 
 def png(width: int, height: int, *chunks: tuple[bytes, bytes], pixels: bytes = bytes(64)) -> bytes:
-    """A sound PNG of a few bytes that claims to hold so many pixels, with further chunks before them."""
+    """A sound PNG of a few bytes that claims to hold so many pixels, with further chunks before
+    them.
+    """
     header = (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     content = b"\x89PNG\r\n\x1a\n"
     for kind, body in (header, *chunks, (b"IDAT", zlib.compress(pixels)), (b"IEND", b"")):
-        content += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        content += (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
     return content
 
 
@@ -43,7 +47,12 @@ def image_bombs() -> dict[str, bytes]:
         "colour profile": png(8, 8, (b"iCCP", b"name\0\0" + packed)),
         "screen of a GIF": gif[:6] + size + gif[10:],
         "PPM": b"P6 40000 40000 255\n",
-        "BMP": b"BM" + struct.pack("<IHHIIiiHHIIiiII", 100, 0, 0, 54, 40, 2**30, 2**30, 1, 24, 0, 0, 0, 0, 0, 0),
+        "BMP": (
+            b"BM"
+            + struct.pack(
+                "<IHHIIiiHHIIiiII", 100, 0, 0, 54, 40, 2**30, 2**30, 1, 24, 0, 0, 0, 0, 0, 0
+            )
+        ),
     }
 
 
@@ -59,13 +68,19 @@ def make_folder(root: Path, cells: dict[str, int]) -> Path:
 
 
 def celeba(root: Path) -> None:
-    """Twelve faces with two of the forty attributes, in the authors' text files and in the CSV files of the mirror."""
+    """Twelve faces with two of the forty attributes, in the authors' text files and in the CSV
+    files of the mirror.
+    """
     make_folder(root, {"img_align_celeba": 12})
     names = [f"{number:03d}.png" for number in range(12)]
     hair, male, sets = [-1, 1] * 6, [1, 1, -1, -1] * 3, [0] * 6 + [1] * 2 + [2] * 4
     lines = [f"{n}  {a:2d} {b:2d}" for n, a, b in zip(names, hair, male, strict=True)]
     (root / "list_attr_celeba.txt").write_text("\n".join(["12", "Blond_Hair Male ", *lines]) + "\n")
-    (root / "list_eval_partition.txt").write_text("".join(f"{n} {s}\n" for n, s in zip(names, sets, strict=True)))
+    (root / "list_eval_partition.txt").write_text(
+        "".join(f"{n} {s}\n" for n, s in zip(names, sets, strict=True))
+    )
     attributes = pd.DataFrame({"image_id": names, "Blond_Hair": hair, "Male": male})
     attributes.to_csv(root / "list_attr_celeba.csv", index=False)
-    attributes[["image_id"]].assign(partition=sets).to_csv(root / "list_eval_partition.csv", index=False)
+    attributes[["image_id"]].assign(partition=sets).to_csv(
+        root / "list_eval_partition.csv", index=False
+    )

@@ -10,7 +10,11 @@ from tests.vision.tiny_images import TinySource
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    cells = {f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("on grass", "on snow", "in town")}
+    cells = {
+        f"{name}/{context}": 20
+        for name in ("cat", "dog")
+        for context in ("on grass", "on snow", "in town")
+    }
     return open_images(make_folder(tmp_path_factory.mktemp("data"), cells))
 
 
@@ -26,20 +30,31 @@ def test_items_are_the_images_of_the_set_with_their_names_as_numbers(folder, man
     assert len(dataset) == len(rows)
     for row, (image, label, context) in zip(rows, dataset, strict=False):
         assert torch.equal(image, folder.load(row.path, 6, row.sha256))
-        assert (manifest.classes[label], manifest.contexts[context]) == (row.class_name, row.context)
+        assert (manifest.classes[label], manifest.contexts[context]) == (
+            row.class_name,
+            row.context,
+        )
 
 
 @pytest.mark.parametrize("name", ["train", "validation"])
 def test_contexts_are_hidden_from_training_unless_asked_for(folder, manifest, name):
     hidden = ContextImages(folder, manifest, name, size=6)
-    assert {context for _, _, context in map(hidden.__getitem__, range(len(hidden)))} == {HIDDEN_CONTEXT}
+    assert {context for _, _, context in map(hidden.__getitem__, range(len(hidden)))} == {
+        HIDDEN_CONTEXT
+    }
     assert set(hidden.contexts.tolist()) == {HIDDEN_CONTEXT}
     shown = ContextImages(folder, manifest, name, size=6, reveal_contexts=True)
-    assert [manifest.contexts[index] for index in shown.contexts] == [row.context for row in manifest.rows_of(name)]
+    assert [manifest.contexts[index] for index in shown.contexts] == [
+        row.context for row in manifest.rows_of(name)
+    ]
 
 
-def test_all_images_are_the_same_with_a_cache_which_large_sets_do_not_have(folder, manifest, monkeypatch):
-    kept, read = (ContextImages(folder, manifest, "train", size=6, cache=cache) for cache in (True, False))
+def test_all_images_are_the_same_with_a_cache_which_large_sets_do_not_have(
+    folder, manifest, monkeypatch
+):
+    kept, read = (
+        ContextImages(folder, manifest, "train", size=6, cache=cache) for cache in (True, False)
+    )
     assert torch.equal(kept.images, read.images)
     assert kept.images.shape == (len(kept), 3, 6, 6)
     assert kept.images is kept.images
@@ -63,7 +78,9 @@ def test_a_source_is_asked_once_before_it_is_asked_by_many(folder, manifest):
     ContextImages(Slow(), manifest, "train", size=6)
     first = manifest.rows_of("train")[0].path
     assert calls[:2] == [("starts", first), ("ends", first)]
-    assert sorted(calls) == sorted((what, row.path) for row in manifest.rows_of("train") for what in ("starts", "ends"))
+    assert sorted(calls) == sorted(
+        (what, row.path) for row in manifest.rows_of("train") for what in ("starts", "ends")
+    )
 
 
 def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path):
@@ -76,7 +93,9 @@ def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path)
 
 
 def test_a_manifest_serves_without_another_look_at_the_folder(folder, manifest, monkeypatch):
-    monkeypatch.setattr("pfdl.data.opening.list_folder", lambda *_: pytest.fail("the folder was scanned"))
+    monkeypatch.setattr(
+        "pfdl.data.opening.list_folder", lambda *_: pytest.fail("the folder was scanned")
+    )
     fresh = open_images(folder.root)
     assert len(ContextImages(fresh, manifest, "test", size=6)) == len(manifest.rows_of("test"))
 
@@ -123,7 +142,9 @@ def test_the_pixels_are_mapped_and_not_copied_by_a_dataset(source, tmp_path):
 def test_what_is_stored_is_decoded_once_and_other_images_again(source, tmp_path, monkeypatch):
     folder = store_images(source, tmp_path / "images", 8)
     calls, load = [], TinySource.load
-    monkeypatch.setattr(TinySource, "load", lambda self, path, *rest: calls.append(path) or load(self, path, *rest))
+    monkeypatch.setattr(
+        TinySource, "load", lambda self, path, *rest: calls.append(path) or load(self, path, *rest)
+    )
     store_images(source, folder, 8)
     assert calls == []
     other = TinySource(per_cell=13)
@@ -143,6 +164,10 @@ def test_what_a_kill_left_unfinished_is_decoded_again(name, source, tmp_path):
 def test_an_image_of_another_size_or_content_is_refused(source, tmp_path):
     stored = StoredImages(store_images(source, tmp_path / "images", 8))
     first = source.samples[0]
-    for asked in ((first.path, 16, first.sha256), (first.path, 8, "0"), ("elsewhere", 8, first.sha256)):
+    for asked in (
+        (first.path, 16, first.sha256),
+        (first.path, 8, "0"),
+        ("elsewhere", 8, first.sha256),
+    ):
         with pytest.raises(ValueError, match="is not stored in the size"):
             stored.load(*asked)

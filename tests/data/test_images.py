@@ -10,7 +10,15 @@ import torch
 from PIL import Image
 
 from pfdl.data import images
-from pfdl.data.images import BadImageError, MemoryBudget, decoded, hash_bytes, hash_pixels, read_bytes, to_tensor
+from pfdl.data.images import (
+    BadImageError,
+    MemoryBudget,
+    decoded,
+    hash_bytes,
+    hash_pixels,
+    read_bytes,
+    to_tensor,
+)
 from tests.data.image_files import encoded, image_bombs, noise, png
 
 ORIENTATION = 0x0112
@@ -64,7 +72,11 @@ def test_transparent_parts_of_a_palette_become_white_and_the_others_keep_their_c
 
 
 def test_half_transparent_pixels_are_mixed_with_white():
-    assert pixels(encoded(Image.new("RGBA", (1, 1), (0, 0, 0, 128))))[0, 0].tolist() == [127, 127, 127]
+    assert pixels(encoded(Image.new("RGBA", (1, 1), (0, 0, 0, 128))))[0, 0].tolist() == [
+        127,
+        127,
+        127,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
@@ -117,7 +129,8 @@ def test_a_photo_is_turned_though_its_other_metadata_cannot_be_written_again():
     content = encoded(noise(0, (16, 8)), "JPEG", exif=exif)
     place = content.index(b"Exif") + 6
     entry = content.index(struct.pack(">HHI", 0x011A, 5, 1), place)
-    damaged = content[:entry] + struct.pack(">HHI", 0x011A, 200, 1) + content[entry + 8 :]  # of an unknown type
+    # Of an unknown type
+    damaged = content[:entry] + struct.pack(">HHI", 0x011A, 200, 1) + content[entry + 8 :]
     assert pixels(damaged).shape == (16, 8, 3)
 
 
@@ -138,7 +151,8 @@ def test_a_file_cut_off_is_refused(kind):
 
 
 @pytest.mark.parametrize(
-    "content", [b"<html>404</html>", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"\0" * 99]
+    "content",
+    [b"<html>404</html>", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"\0" * 99],
 )
 def test_what_is_no_image_is_refused(content):
     with pytest.raises(BadImageError, match="not an image of a known format"):
@@ -149,9 +163,16 @@ def test_decompression_bombs_are_refused_before_they_are_decoded():
     for content in image_bombs().values():
         with pytest.raises(BadImageError, match=r"bomb|too large"):
             decode(content)
-    with pytest.warns(Image.DecompressionBombWarning), pytest.raises(BadImageError, match="12000×9000 pixels"):
+    with (
+        pytest.warns(Image.DecompressionBombWarning),
+        pytest.raises(BadImageError, match="12000×9000 pixels"),
+    ):
         decode(png(12_000, 9_000))
-    assert decode(png(8, 8, pixels=bytes(1 << 24))).size == (8, 8)  # pixels beyond the picture are not unpacked
+    # Pixels beyond the picture are not unpacked
+    assert decode(png(8, 8, pixels=bytes(1 << 24))).size == (
+        8,
+        8,
+    )
 
 
 def grey_png(side):
@@ -162,7 +183,9 @@ def grey_png(side):
 def test_images_are_bounded_by_the_bytes_they_take_not_by_their_files(monkeypatch):
     monkeypatch.setattr(images, "MEMORY", MemoryBudget(100 * 100 * images.BYTES_PER_PIXEL))
     assert (pixels(grey_png(100)) == 0x80).all()
-    with pytest.raises(BadImageError, match="would decode to 101×101 pixels; more than 10000 are not decoded"):
+    with pytest.raises(
+        BadImageError, match="would decode to 101×101 pixels; more than 10000 are not decoded"
+    ):
         decode(grey_png(101))
 
 
@@ -210,7 +233,9 @@ def test_a_long_strip_is_not_scaled_whole(size):
     """Scaled whole it would have 8 billion pixels."""
     image = Image.new("RGB", size, "black")
     middle = size[0] // 2, size[1] // 2
-    image.paste("white", (max(0, middle[0] - 30), max(0, middle[1] - 30), middle[0] + 30, middle[1] + 30))
+    image.paste(
+        "white", (max(0, middle[0] - 30), max(0, middle[1] - 30), middle[0] + 30, middle[1] + 30)
+    )
     assert (to_tensor(image, 64) == 255).all()
 
 
@@ -246,4 +271,7 @@ def test_the_middle_square_is_cut_out():
 
 
 def test_an_image_of_the_right_size_is_untouched():
-    assert torch.equal(to_tensor(noise(0, (9, 9)), 9), torch.from_numpy(np.array(noise(0, (9, 9)))).permute(2, 0, 1))
+    assert torch.equal(
+        to_tensor(noise(0, (9, 9)), 9),
+        torch.from_numpy(np.array(noise(0, (9, 9)))).permute(2, 0, 1),
+    )

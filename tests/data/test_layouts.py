@@ -1,4 +1,6 @@
-"""Folders whose outer or inner names are the classes: names decide, or the user does, and the reading is told."""
+"""Folders whose outer or inner names are the classes: names decide, or the user does, and the
+reading is told.
+"""
 
 import unicodedata
 
@@ -14,23 +16,35 @@ def grid(outer, inner, per_cell=1):
 
 
 def classes_and_contexts(source):
-    return tuple(sorted({getattr(sample, name) for sample in source.samples}) for name in ("class_name", "context"))
+    return tuple(
+        sorted({getattr(sample, name) for sample in source.samples})
+        for name in ("class_name", "context")
+    )
 
 
 @pytest.mark.parametrize("layout", ["class/context", "context/class"])
 def test_a_grid_of_unknown_names_is_read_only_as_one_says(tmp_path, layout):
     make_folder(tmp_path, grid(("a", "b", "c"), ("x", "y")))
-    with pytest.raises(ValueError, match="--layout class/context or --layout context/class") as raised:
+    with pytest.raises(
+        ValueError, match="--layout class/context or --layout context/class"
+    ) as raised:
         _ = open_images(tmp_path).samples
-    assert "class/context: the classes are 'a', 'b', 'c', in the contexts 'x', 'y'\n" in str(raised.value)
-    assert "context/class: the classes are 'x', 'y', in the contexts 'a', 'b', 'c'\n" in str(raised.value)
+    assert "class/context: the classes are 'a', 'b', 'c', in the contexts 'x', 'y'\n" in str(
+        raised.value
+    )
+    assert "context/class: the classes are 'x', 'y', in the contexts 'a', 'b', 'c'\n" in str(
+        raised.value
+    )
     source = open_images(tmp_path, layout=layout)
     expected = ["a", "b", "c"], ["x", "y"]
-    assert classes_and_contexts(source) == (expected if layout == "class/context" else expected[::-1])
+    assert classes_and_contexts(source) == (
+        expected if layout == "class/context" else expected[::-1]
+    )
     manifest = make_split(source, validation_fraction=0)
     assert manifest.parameters["source"]["layout"] == f"{layout}/image"
     assert f"; folders read as {layout}/image." in manifest.describe()
-    assert open_images(tmp_path, like=manifest).samples == source.samples  # later commands follow the manifest
+    # Later commands follow the manifest
+    assert open_images(tmp_path, like=manifest).samples == source.samples
 
 
 @pytest.mark.parametrize("names", [names.split() for names in PUBLISHED_CONTEXTS.values()])
@@ -38,12 +52,20 @@ def test_published_names_of_contexts_decide_on_either_level(tmp_path, names):
     make_folder(tmp_path / "outer", grid(names, ("dog", "horse")))
     make_folder(tmp_path / "inner", grid(("dog", "horse"), names))
     for place in ("outer", "inner"):
-        assert classes_and_contexts(open_images(tmp_path / place)) == (["dog", "horse"], sorted(names))
+        assert classes_and_contexts(open_images(tmp_path / place)) == (
+            ["dog", "horse"],
+            sorted(names),
+        )
 
 
 @pytest.mark.parametrize(
     "names",
-    [("Art Painting", "Cartoon"), ("Real World", "Product"), ("location_38", "location_100"), ("on snow", "in water")],
+    [
+        ("Art Painting", "Cartoon"),
+        ("Real World", "Product"),
+        ("location_38", "location_100"),
+        ("on snow", "in water"),
+    ],
 )
 def test_spellings_of_contexts_do_not_matter(tmp_path, names):
     make_folder(tmp_path, grid(names, ("dog", "horse")))
@@ -60,7 +82,9 @@ def test_a_grid_with_few_gaps_is_asked_about_and_one_with_many_is_classes_first(
 
 
 def test_the_sets_of_the_data_are_read_alike(tmp_path):
-    make_folder(tmp_path, {f"{part}/{cell}": 1 for part in ("train", "test") for cell in grid("ab", "xyz")})
+    make_folder(
+        tmp_path, {f"{part}/{cell}": 1 for part in ("train", "test") for cell in grid("ab", "xyz")}
+    )
     with pytest.raises(ValueError, match="can be read in two ways"):
         _ = open_images(tmp_path).samples
     with pytest.raises(ValueError, match="layout is 'domain/class'"):

@@ -15,24 +15,35 @@ def row(path="cat/snow/1", sha256=A, side="train", sets=("train",)):
 
 
 def rewrite(csv_path, change):
-    """Change the table and make the pair match again, as one who edits a manifest on purpose would."""
+    """Change the table and make the pair match again, as one who edits a manifest on purpose
+    would.
+    """
     text = change(csv_path.read_text(encoding="utf-8"))
     csv_path.write_text(text, encoding="utf-8", newline="")
     json_path = csv_path.with_suffix(".json")
     parameters = json.loads(json_path.read_text(encoding="utf-8"))
-    json_path.write_text(json.dumps(parameters | {"csv_sha256": hash_bytes(text.encode())}), encoding="utf-8")
+    json_path.write_text(
+        json.dumps(parameters | {"csv_sha256": hash_bytes(text.encode())}), encoding="utf-8"
+    )
 
 
 @pytest.fixture
 def saved(tmp_path):
-    return make_split(source_of(even(20)), ratio="5:1", seed=1).save(tmp_path / "new" / "manifest.csv")[0]
+    return make_split(source_of(even(20)), ratio="5:1", seed=1).save(
+        tmp_path / "new" / "manifest.csv"
+    )[0]
 
 
-def test_a_manifest_comes_back_as_it_was_saved_and_the_same_split_is_the_same_bytes(saved, tmp_path):
+def test_a_manifest_comes_back_as_it_was_saved_and_the_same_split_is_the_same_bytes(
+    saved, tmp_path
+):
     again = make_split(source_of(even(20)), ratio="5:1", seed=1)
     assert read_manifest(saved) == again
     files = again.save(tmp_path / "again.csv")
-    assert [file.read_bytes() for file in files] == [saved.read_bytes(), saved.with_suffix(".json").read_bytes()]
+    assert [file.read_bytes() for file in files] == [
+        saved.read_bytes(),
+        saved.with_suffix(".json").read_bytes(),
+    ]
 
 
 def test_names_with_commas_quotes_line_ends_and_other_scripts_survive(tmp_path):
@@ -64,7 +75,10 @@ def test_classes_contexts_and_sets_are_in_order(saved):
         ([row(sets=("test",))], "on the train side but in the set 'test'"),
         ([row(side="test", sets=("validation",))], "on the test side but in the set 'validation'"),
         ([row(sets=("train", "validation"))], "in the training set and in the validation set"),
-        ([row(), row("dog/other name", side="test", sets=())], "such as 'cat/snow/1' and 'dog/other name'"),
+        (
+            [row(), row("dog/other name", side="test", sets=())],
+            "such as 'cat/snow/1' and 'dog/other name'",
+        ),
     ],
 )
 def test_unsound_rows_are_refused(rows, message):
@@ -85,7 +99,10 @@ def test_a_table_that_was_edited_is_noticed(saved):
         (lambda text: text.replace("sha256", "md5", 1), "does not have the columns"),
         (lambda text: text + "one,two\n", "does not have the columns"),
         (lambda text: text + '"open quote', "not a CSV file"),
-        (lambda text: text.replace("class0/context0/0,", "../passwd,"), r"csv: the path '\.\./passwd' is not"),
+        (
+            lambda text: text.replace("class0/context0/0,", "../passwd,"),
+            r"csv: the path '\.\./passwd' is not",
+        ),
     ],
 )
 def test_damaged_tables_are_refused(saved, change, message):

@@ -9,7 +9,9 @@ from scipy import stats
 from pfdl.data import MMADS, make_mmads
 
 
-def plain_rejection(n: int, p: int, r: float, setting: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def plain_rejection(
+    n: int, p: int, r: float, setting: str, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The paper's text, line by line: draw, then keep with probability Π |r| ** (−5 D)."""
     rng = np.random.default_rng(seed)
     half = p // 2
@@ -21,10 +23,16 @@ def plain_rejection(n: int, p: int, r: float, setting: str, seed: int) -> tuple[
         s = np.stack([0.8 * z[:, i] + 0.2 * z[:, i + 1] for i in range(half)], axis=1)
         if setting == "s_to_v":
             noise = rng.standard_normal((size, half))
-            v = np.stack([0.8 * s[:, j] + 0.2 * s[:, (j + 1) % half] + noise[:, j] for j in range(half)], axis=1)
+            v = np.stack(
+                [0.8 * s[:, j] + 0.2 * s[:, (j + 1) % half] + noise[:, j] for j in range(half)],
+                axis=1,
+            )
         if setting == "v_to_s":
             noise = rng.standard_normal((size, half))
-            s = np.stack([0.2 * v[:, j] + 0.8 * v[:, (j + 1) % half] + noise[:, j] for j in range(half)], axis=1)
+            s = np.stack(
+                [0.2 * v[:, j] + 0.8 * v[:, (j + 1) % half] + noise[:, j] for j in range(half)],
+                axis=1,
+            )
         y = s @ beta + s[:, 0] * s[:, 1] * s[:, 2] + 0.3 * rng.standard_normal(size)
         probability = np.ones(size)
         for i in range(p // 10):
@@ -51,15 +59,25 @@ def test_exact_sampler_agrees_with_plain_rejection(setting, p, r):
     data = make_mmads(n, p, r, setting, seed=1)
     X, y = plain_rejection(n, p, r, setting, 2)
     ours, theirs = np.column_stack([data.X, data.y]), np.column_stack([X, y])
-    # Every marginal, every pairwise product and the product in y, each at a level that all of them share.
+    # Every marginal, every pairwise product and the product in y, each at a level that all of them
+    # share.
     for j in range(p + 1):
         assert stats.ks_2samp(ours[:, j], theirs[:, j]).pvalue > 1e-4
-    products = [(ours[:, i] * ours[:, j], theirs[:, i] * theirs[:, j]) for i in range(p + 1) for j in range(i, p + 1)]
-    products.append((np.prod(ours[:, :3], axis=1) * ours[:, -1], np.prod(theirs[:, :3], axis=1) * theirs[:, -1]))
+    products = [
+        (ours[:, i] * ours[:, j], theirs[:, i] * theirs[:, j])
+        for i in range(p + 1)
+        for j in range(i, p + 1)
+    ]
+    products.append(
+        (np.prod(ours[:, :3], axis=1) * ours[:, -1], np.prod(theirs[:, :3], axis=1) * theirs[:, -1])
+    )
     for a, b in products:
         assert abs(a.mean() - b.mean()) < 4.5 * np.sqrt(a.var() / n + b.var() / n)
     # The distance the selection looks at.
-    distance = ours[:, -1] - np.sign(r) * ours[:, p // 2], theirs[:, -1] - np.sign(r) * theirs[:, p // 2]
+    distance = (
+        ours[:, -1] - np.sign(r) * ours[:, p // 2],
+        theirs[:, -1] - np.sign(r) * theirs[:, p // 2],
+    )
     assert stats.ks_2samp(*distance).pvalue > 1e-4
 
 
@@ -76,12 +94,17 @@ def test_states_what_is_true():
     assert data.biased.tolist() == [10, 11]
     assert (data.r, data.setting) == (-2.0, "s_to_v")
     frame = data.frame()
-    assert frame.columns.tolist() == [f"S{i}" for i in range(1, 11)] + [f"V{i}" for i in range(1, 11)] + ["y"]
+    assert frame.columns.tolist() == [f"S{i}" for i in range(1, 11)] + [
+        f"V{i}" for i in range(1, 11)
+    ] + ["y"]
     assert np.array_equal(frame["V3"], data.X[:, 12])
 
 
 def test_same_seed_same_data_and_generators_are_welcome():
-    first, again = make_mmads(30, 10, 1.7, seed=7), make_mmads(30, 10, 1.7, seed=np.random.default_rng(7))
+    first, again = (
+        make_mmads(30, 10, 1.7, seed=7),
+        make_mmads(30, 10, 1.7, seed=np.random.default_rng(7)),
+    )
     assert np.array_equal(first.X, again.X)
     assert np.array_equal(first.y, again.y)
     assert not np.array_equal(first.X, make_mmads(30, 10, 1.7, seed=8).X)

@@ -56,12 +56,22 @@ def test_a_dataset_of_torchvision_can_be_split_and_read():
 
 
 def test_sets_of_a_dataset_dictionary_are_its_own():
-    source = open_images({"train": HuggingFace(12), "test": HuggingFace(6, first=100)}, columns={"context": "weather"})
+    source = open_images(
+        {"train": HuggingFace(12), "test": HuggingFace(6, first=100)},
+        columns={"context": "weather"},
+    )
     assert {(sample.split, sample.class_name, sample.context) for sample in source.samples} == {
-        (split, name, weather) for split in ("train", "test") for name in ("cat", "dog") for weather in ("sun", "rain")
+        (split, name, weather)
+        for split in ("train", "test")
+        for name in ("cat", "dog")
+        for weather in ("sun", "rain")
     }
     grouped = open_images(HuggingFace(), columns={"group": "weather"}).samples
-    assert [(sample.context, sample.group) for sample in grouped[:3]] == [("", "sun"), ("", "sun"), ("", "rain")]
+    assert [(sample.context, sample.group) for sample in grouped[:3]] == [
+        ("", "sun"),
+        ("", "sun"),
+        ("", "rain"),
+    ]
     manifest = make_split(source)
     assert len(manifest.rows_of("test")) == 6
     assert manifest.parameters["protocol"] == "own"
@@ -86,12 +96,16 @@ def test_arrays_and_tensors_are_the_same_pictures(convert):
 
 
 def test_grey_tensors_are_read():
-    data = TensorDataset(torch.arange(4 * 36, dtype=torch.uint8).view(4, 1, 6, 6), torch.arange(4) % 2)
+    data = TensorDataset(
+        torch.arange(4 * 36, dtype=torch.uint8).view(4, 1, 6, 6), torch.arange(4) % 2
+    )
     source = open_images(data)
     assert [sample.class_name for sample in source.samples] == ["0", "1", "0", "1"]
     loaded = source.load("all/00000001", 6, source.samples[1].sha256)
     assert torch.equal(loaded, data[1][0].expand(3, -1, -1))
-    truth, shares = (open_images([(picture, 0)]).samples for picture in (torch.eye(4) > 0, torch.eye(4)))
+    truth, shares = (
+        open_images([(picture, 0)]).samples for picture in (torch.eye(4) > 0, torch.eye(4))
+    )
     assert truth == shares
 
 
@@ -105,13 +119,21 @@ def test_a_picture_of_a_dataset_is_what_its_file_is_in_a_folder(tmp_path):
     files = open_images(tmp_path).samples
     data = open_images([(Image.open(tmp_path / one.path), 0) for one in files])
     assert [one.pixels for one in files] == [one.pixels for one in data.samples]
-    assert data.load("all/00000000", 6, files[0].pixels).shape == (3, 6, 6)  # it is not turned again
+    # It is not turned again
+    assert data.load("all/00000000", 6, files[0].pixels).shape == (
+        3,
+        6,
+        6,
+    )
 
 
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ((torch.randn(3, 4, 4), 0), "outside 0 to 1; give images as they are before they are normalised"),
+        (
+            (torch.randn(3, 4, 4), 0),
+            "outside 0 to 1; give images as they are before they are normalised",
+        ),
         ((torch.full((3, 4, 4), 300), 0), "outside 0 to 255"),
         ((torch.zeros(5, 4, 4, dtype=torch.uint8), 0), "has the shape"),
         (("picture.png", 0), "is a str; give a PIL image"),
@@ -154,15 +176,23 @@ def test_the_word_shapes_and_a_source_are_opened():
     small = make_split(Shapes(per_cell=14))
     assert open_images("shapes", like=small).per_cell == 14
     with pytest.raises(ValueError, match="does not describe"):
-        open_images("shapes", like=Manifest((), {**small.parameters, "source": {"per_cell": 3, "seed": "x"}}))
+        open_images(
+            "shapes",
+            like=Manifest((), {**small.parameters, "source": {"per_cell": 3, "seed": "x"}}),
+        )
 
 
 def test_what_was_understood_is_told_in_two_lines(tmp_path):
-    make_folder(tmp_path, {f"class{number}\x1b[31m/{place}": 1 for number in range(10) for place in ("a", "b")})
+    make_folder(
+        tmp_path,
+        {f"class{number}\x1b[31m/{place}": 1 for number in range(10) for place in ("a", "b")},
+    )
     source = open_images(tmp_path, layout="class/context")
     first, second = make_split(source, validation_fraction=0).describe().splitlines()
     assert first.startswith("Images: 20, of 10 classes (class0\\x1b[31m, ")
-    assert first.endswith("class7\\x1b[31m, …), in 2 contexts (a, b); folders read as class/context/image.")
+    assert first.endswith(
+        "class7\\x1b[31m, …), in 2 contexts (a, b); folders read as class/context/image."
+    )
     assert second == "Sets: train 20."
 
 
@@ -173,5 +203,7 @@ def test_a_table_in_the_folder_is_not_passed_over_silently(tmp_path):
     assert "metadata.csv in the folder was not read" in make_split(open_images(tmp_path)).notes[0]
     make_folder(tmp_path / "celeba", {"img_align_celeba": 3})
     (tmp_path / "celeba" / "list_attr_celeba.txt").touch()
-    with pytest.raises(ValueError, match=r"There is a table in the folder; try .*list_attr_celeba\.txt"):
+    with pytest.raises(
+        ValueError, match=r"There is a table in the folder; try .*list_attr_celeba\.txt"
+    ):
         _ = open_images(tmp_path / "celeba").samples

@@ -57,7 +57,8 @@ def test_every_set_has_its_proportions_until_a_context_runs_out(counts, ratio, s
     cells = {(f"c{i}", f"x{j}"): n for i, row in enumerate(counts) for j, n in enumerate(row)}
     manifest = make_split(source_of(cells), ratio=ratio, seed=seed, validation_fraction=validation)
     side = {
-        name: Counter((r.class_name, r.context) for r in manifest.rows if r.side == name) for name in ("train", "test")
+        name: Counter((r.class_name, r.context) for r in manifest.rows if r.side == name)
+        for name in ("train", "test")
     }
     for cell, count in cells.items():
         assert side["train"][cell] == int(0.6 * count + 0.5)
@@ -69,9 +70,13 @@ def test_every_set_has_its_proportions_until_a_context_runs_out(counts, ratio, s
         for name, found in sets.items():
             a, b = parse_ratio(name.partition("-")[2])
             for class_name, dominant in manifest.dominant.items():
-                needed = {cell: a if cell[1] == dominant else b for cell in cells if cell[0] == class_name}
+                needed = {
+                    cell: a if cell[1] == dominant else b for cell in cells if cell[0] == class_name
+                }
                 rounds = min(side[part][cell] // n for cell, n in needed.items())
-                assert {cell: found[cell] for cell in needed} == {cell: rounds * n for cell, n in needed.items()}
+                assert {cell: found[cell] for cell in needed} == {
+                    cell: rounds * n for cell, n in needed.items()
+                }
                 if part == "train":
                     share = Counter({cell: held_out[cell] / n for cell, n in needed.items()})
                     assert len(set(share.values())) == 1
@@ -83,7 +88,10 @@ def test_every_set_has_its_proportions_until_a_context_runs_out(counts, ratio, s
 def test_no_picture_is_in_training_and_validation_or_on_both_sides(counts, seed):
     cells = {(f"c{i}", f"x{j}"): n for i, row in enumerate(counts) for j, n in enumerate(row)}
     manifest = make_split(source_of(cells), ratio="2:1", seed=seed)
-    hashes = {name: {row.sha256 for row in manifest.rows_of(name)} for name in ("train", "validation", "test")}
+    hashes = {
+        name: {row.sha256 for row in manifest.rows_of(name)}
+        for name in ("train", "validation", "test")
+    }
     assert hashes["train"].isdisjoint(hashes["validation"])
     assert hashes["test"].isdisjoint(hashes["train"] | hashes["validation"])
     for name in RATIO_NAMES:
@@ -95,16 +103,24 @@ def test_no_picture_is_in_training_and_validation_or_on_both_sides(counts, seed)
 def test_the_split_depends_on_contents_not_on_names_or_order(seed):
     samples = source_of(even(15)).samples
     numbers = random.Random(seed).sample(range(10**6), len(samples))
-    renamed = [s._replace(path=f"{n}/{s.class_name}") for n, s in zip(numbers, samples, strict=True)]
-    first, second = (make_split(Listed(one), ratio="5:1", seed=seed) for one in (samples, sorted(renamed)))
-    assert {r.sha256: (r.side, r.sets) for r in first.rows} == {r.sha256: (r.side, r.sets) for r in second.rows}
+    renamed = [
+        s._replace(path=f"{n}/{s.class_name}") for n, s in zip(numbers, samples, strict=True)
+    ]
+    first, second = (
+        make_split(Listed(one), ratio="5:1", seed=seed) for one in (samples, sorted(renamed))
+    )
+    assert {r.sha256: (r.side, r.sets) for r in first.rows} == {
+        r.sha256: (r.side, r.sets) for r in second.rows
+    }
     assert first.dominant == second.dominant
 
 
 def test_a_further_class_leaves_the_others_as_they_are():
     cells = even(20)
     before = make_split(source_of(cells), ratio="5:1", seed=3)
-    after = make_split(source_of(cells | {("new", "context0"): 30, ("new", "context9"): 30}), ratio="5:1", seed=3)
+    after = make_split(
+        source_of(cells | {("new", "context0"): 30, ("new", "context9"): 30}), ratio="5:1", seed=3
+    )
     kept = [row for row in after.rows if row.class_name != "new"]
     assert kept == list(before.rows)
 
@@ -123,36 +139,51 @@ def test_every_image_can_be_on_either_side():
     source = source_of(even(14, classes=2, contexts=2))
     on_train = Counter()
     for seed in range(200):
-        on_train.update(row.path for row in make_split(source, seed=seed).rows if row.side == "train")
+        on_train.update(
+            row.path for row in make_split(source, seed=seed).rows if row.side == "train"
+        )
     expected = 200 * 8 / 14
-    assert all(abs(count - expected) < 5 * (200 * 8 / 14 * 6 / 14) ** 0.5 for count in on_train.values())
+    assert all(
+        abs(count - expected) < 5 * (200 * 8 / 14 * 6 / 14) ** 0.5 for count in on_train.values()
+    )
     assert len(on_train) == len(source.samples)
 
 
 def test_test_sets_share_images_as_far_as_they_can():
     manifest = make_split(source_of(even(60)), ratio="5:1", seed=0)
-    small, large = ({row.path for row in manifest.rows_of(name)} for name in ("test-5:1", "test-4:1"))
-    minor_small = {path for path in small if path.split("/")[1] != manifest.dominant[path.split("/")[0]]}
+    small, large = (
+        {row.path for row in manifest.rows_of(name)} for name in ("test-5:1", "test-4:1")
+    )
+    minor_small = {
+        path for path in small if path.split("/")[1] != manifest.dominant[path.split("/")[0]]
+    }
     assert minor_small <= large
 
 
 def test_by_default_every_image_is_used_in_its_natural_proportion():
     manifest = make_split(source_of({("cat", "snow"): 50, ("cat", "grass"): 10, ("dog", ""): 30}))
     assert counted(manifest, "train") == {("cat", "snow"): 27, ("cat", "grass"): 5, ("dog", ""): 16}
-    assert counted(manifest, "validation") == {("cat", "snow"): 3, ("cat", "grass"): 1, ("dog", ""): 2}
+    assert counted(manifest, "validation") == {
+        ("cat", "snow"): 3,
+        ("cat", "grass"): 1,
+        ("dog", ""): 2,
+    }
     assert counted(manifest, "test") == {("cat", "snow"): 20, ("cat", "grass"): 4, ("dog", ""): 12}
     assert manifest.set_names == ("train", "validation", "test")
     assert (manifest.parameters["protocol"], manifest.parameters["ratio"]) == ("plain", None)
     note = "30 of 90 images have no context; they count as a context of their own."
     assert (manifest.dominant, manifest.notes) == ({"cat": "snow", "dog": ""}, [note])
     assert "in 3 contexts (no context, grass, snow)" in manifest.describe()
-    alike = make_split(source_of({("cat", ""): 50, ("dog", ""): 30}), ratio="5:1")  # without contexts there is no ratio
+    # Without contexts there is no ratio
+    alike = make_split(source_of({("cat", ""): 50, ("dog", ""): 30}), ratio="5:1")
     assert (alike.parameters["protocol"], alike.parameters["ratio"]) == ("plain", None)
     assert alike.notes == ["The ratio 5:1 was not used: the data has no contexts."]
 
 
 def test_a_class_with_one_context_only_takes_part_with_it():
-    manifest = make_split(source_of(even(20) | {("lone", "context0"): 50}), ratio="5:1", validation_fraction=0)
+    manifest = make_split(
+        source_of(even(20) | {("lone", "context0"): 50}), ratio="5:1", validation_fraction=0
+    )
     assert counted(manifest, "train")["lone", "context0"] == 30
     assert counted(manifest, "test-1:5")["lone", "context0"] == 20
 
@@ -160,15 +191,23 @@ def test_a_class_with_one_context_only_takes_part_with_it():
 def test_a_repeated_picture_is_used_once_and_told_whatever_its_format():
     source = source_of(even(20))
     first = next(s for s in source.samples if s.class_name == "class0")
-    source.samples = sorted([*source.samples, first._replace(path="class0/context3/copy", context="context3")])
+    source.samples = sorted(
+        [*source.samples, first._replace(path="class0/context3/copy", context="context3")]
+    )
     manifest = make_split(source)
     assert [row.path for row in manifest.rows if row.sha256 == first.sha256] == [first.path]
     (note,) = manifest.notes
     assert note == "Left out, because the same picture is in another file: 'class0/context3/copy'."
     other_bytes = hash_bytes(b"in another format")
-    many = [s._replace(path=f"{s.path}-copy", sha256=other_bytes) for s in source.samples if s.class_name == "class0"]
+    many = [
+        s._replace(path=f"{s.path}-copy", sha256=other_bytes)
+        for s in source.samples
+        if s.class_name == "class0"
+    ]
     (note,) = make_split(Listed(sorted([*source.samples, *many]))).notes
-    assert note.startswith("Left out, because the same picture is in another file: 82 images, such as ")
+    assert note.startswith(
+        "Left out, because the same picture is in another file: 82 images, such as "
+    )
 
 
 def test_a_picture_with_two_labels_is_left_out_and_told():
@@ -185,8 +224,14 @@ def test_a_picture_with_two_labels_is_left_out_and_told():
 def test_no_group_is_on_both_sides(seed):
     source = source_of(even(20))
     chance = random.Random(seed)
-    groups = {sample.path: f"g{chance.randrange(60)}" for sample in source.samples if chance.random() < 0.9}
-    source.samples = [sample._replace(group=groups.get(sample.path, "")) for sample in source.samples]
+    groups = {
+        sample.path: f"g{chance.randrange(60)}"
+        for sample in source.samples
+        if chance.random() < 0.9
+    }
+    source.samples = [
+        sample._replace(group=groups.get(sample.path, "")) for sample in source.samples
+    ]
     manifest = make_split(source, ratio="5:1", seed=seed)
     sides = {"train": set(), "test": set()}
     for row in manifest.rows:
@@ -201,7 +246,9 @@ def test_no_group_is_on_both_sides(seed):
 def test_images_that_do_not_suffice_for_training_are_an_error_that_names_them():
     source = source_of(even(20) | {("class1", "context2"): 1})
     assert make_split(source, ratio="1:1", seed=0).dominant["class1"] != "context2"
-    with pytest.raises(ValueError, match=r"at 1:5: class 'class1' has 1 image\(s\) in context 'context2' where 5"):
+    with pytest.raises(
+        ValueError, match=r"at 1:5: class 'class1' has 1 image\(s\) in context 'context2' where 5"
+    ):
         make_split(source, ratio="1:5", seed=0)
 
 
@@ -212,26 +259,39 @@ def test_a_test_set_that_cannot_be_drawn_is_left_out_and_told():
     notes = manifest.parameters["notes"]
     assert len(notes) == 3
     assert notes[0].startswith("24 of the 72 images on the training side are used, to reach 5:1")
-    assert notes[1].startswith("There is no test set at 1:5: class 'class0' has 4 image(s) in context")
+    assert notes[1].startswith(
+        "There is no test set at 1:5: class 'class0' has 4 image(s) in context"
+    )
 
 
 def test_a_class_too_small_for_validation_is_told():
     manifest = make_split(source_of(even(60) | {("small", "context0"): 14}), ratio="5:1", seed=0)
     assert counted(manifest, "validation").keys().isdisjoint({("small", "context0")})
     assert manifest.parameters["notes"][1:] == [
-        "The validation set has no images of 'small': one round is all they suffice for, and it is trained on."
+        "The validation set has no images of 'small': one round is all they suffice for, and it is"
+        " trained on."
     ]
 
 
 def test_the_parameters_say_how_the_split_was_made():
     manifest = make_split(source_of(even(20)), ratio="3:2", seed=7, validation_fraction=0.25)
-    expected = {"seed": 7, "ratio": "3:2", "validation_fraction": 0.25, "train_fraction": 0.6, "grouped": False}
+    expected = {
+        "seed": 7,
+        "ratio": "3:2",
+        "validation_fraction": 0.25,
+        "train_fraction": 0.6,
+        "grouped": False,
+    }
     assert {name: manifest.parameters[name] for name in expected} == expected
     assert manifest.parameters["source"] == {"kind": "list"}
-    assert manifest.parameters["images"] == {name: len(manifest.rows_of(name)) for name in manifest.set_names}
+    assert manifest.parameters["images"] == {
+        name: len(manifest.rows_of(name)) for name in manifest.set_names
+    }
 
 
-@pytest.mark.parametrize("text", ["5", "5:", ":1", "0:1", "1:0", "-1:2", "1.5:1", "a:b", "1:2:3", "²:1", ""])
+@pytest.mark.parametrize(
+    "text", ["5", "5:", ":1", "0:1", "1:0", "-1:2", "1.5:1", "a:b", "1:2:3", "²:1", ""]
+)
 def test_what_is_no_ratio_is_refused(text):
     with pytest.raises(ValueError, match="such as 5:1"):
         parse_ratio(text)

@@ -38,7 +38,9 @@ def test_eight_classes_in_eight_contexts_and_no_two_images_alike(source):
 
 
 def test_images_that_changed_have_another_recipe(source):
-    """Mean colours of one image of each class, as recipe shapes-1 draws them; with others the name must change."""
+    """Mean colours of one image of each class, as recipe shapes-1 draws them; with others the name
+    must change.
+    """
     images = cells(source).mean(-1)
     assert RECIPE == "shapes-1"
     assert torch.allclose(images[range(8), range(8), 1], torch.tensor(MEAN_COLOURS), atol=0.5)
@@ -93,7 +95,11 @@ def test_the_manifest_of_other_images_is_refused(source):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"per_cell": 1}, "per_cell is 1"), ({"strength": 1.5}, "strength is 1.5"), ({"seed": -1}, "seed is -1")],
+    [
+        ({"per_cell": 1}, "per_cell is 1"),
+        ({"strength": 1.5}, "strength is 1.5"),
+        ({"seed": -1}, "seed is -1"),
+    ],
 )
 def test_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):

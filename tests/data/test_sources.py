@@ -10,13 +10,18 @@ from tests.data.image_files import encoded, make_folder, noise
 
 
 def listed(folder):
-    return [(sample.path, sample.class_name, sample.context, sample.split) for sample in folder.samples]
+    return [
+        (sample.path, sample.class_name, sample.context, sample.split) for sample in folder.samples
+    ]
 
 
 def test_folders_are_classes_and_contexts(tmp_path):
     make_folder(tmp_path, {"dog/grass": 1, "cat/snow": 1})
     folder = open_images(tmp_path)
-    assert listed(folder) == [("cat/snow/000.png", "cat", "snow", ""), ("dog/grass/000.png", "dog", "grass", "")]
+    assert listed(folder) == [
+        ("cat/snow/000.png", "cat", "snow", ""),
+        ("dog/grass/000.png", "dog", "grass", ""),
+    ]
     assert folder.samples[0].sha256 == hash_bytes((tmp_path / "cat/snow/000.png").read_bytes())
 
 
@@ -32,7 +37,11 @@ def test_folders_are_classes_and_contexts(tmp_path):
 def test_sets_of_the_data_are_never_taken_for_classes(tmp_path, names, splits):
     make_folder(tmp_path, {f"{name}/{label}": 1 for name in names for label in ("cat", "dog")})
     sets = zip(names, splits, strict=True)
-    expected = [(f"{name}/{label}/000.png", label, "", split) for name, split in sets for label in ("cat", "dog")]
+    expected = [
+        (f"{name}/{label}/000.png", label, "", split)
+        for name, split in sets
+        for label in ("cat", "dog")
+    ]
     assert listed(open_images(tmp_path)) == sorted(expected)
 
 
@@ -56,8 +65,14 @@ def test_a_class_may_be_called_train_beside_others(tmp_path):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ({"train/cat": 1, "test/cat": 1, "extra/cat": 1}, "'test', 'train', which look like .* beside 'extra'"),
-        ({"train": 2, "test": 2}, "holds no images in a known layout.* CSV file with the columns path and label"),
+        (
+            {"train/cat": 1, "test/cat": 1, "extra/cat": 1},
+            "'test', 'train', which look like .* beside 'extra'",
+        ),
+        (
+            {"train": 2, "test": 2},
+            "holds no images in a known layout.* CSV file with the columns path and label",
+        ),
         ({"val/cat": 1, "valid/cat": 1, "train/cat": 1}, "two mean the same set"),
         ({}, "no images in a known layout"),
         ({"a/b/c/d": 2, "a/b/c/e": 2}, "no images in a known layout"),
@@ -71,7 +86,10 @@ def test_folders_that_cannot_be_understood_are_refused(tmp_path, cells, message)
 
 
 def test_of_several_superclasses_one_is_to_be_given(tmp_path):
-    make_folder(tmp_path, {"Animal/dog/grass": 1, "Animal/cat/snow": 1, "Vehicle/car/road": 1, "Vehicle/bus/road": 1})
+    make_folder(
+        tmp_path,
+        {"Animal/dog/grass": 1, "Animal/cat/snow": 1, "Vehicle/car/road": 1, "Vehicle/bus/road": 1},
+    )
     with pytest.raises(ValueError, match=r"give one of its folders, such as .*Animal\.$"):
         _ = open_images(tmp_path).samples
     assert listed(open_images(tmp_path / "Vehicle")) == [
@@ -160,7 +178,9 @@ def test_names_that_are_no_unicode_are_reported(tmp_path):
     odd = tmp_path / os.fsdecode(b"\xfe")
     make_folder(odd, {"snow": 1})
     bad = open_images(tmp_path, on_bad_image="skip").check().bad
-    assert [entry.reason for entry in bad] == ["has a name that is not valid Unicode; rename it"] * 2
+    assert [entry.reason for entry in bad] == [
+        "has a name that is not valid Unicode; rename it"
+    ] * 2
     assert "\\xff" in bad[1].path or "udcff" in bad[1].path
 
 
@@ -209,7 +229,18 @@ def test_load_reads_what_the_manifest_named_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/etc/passwd", "../a.png", "cat/../../a.png", "C:/a.png", "c:a.png", "\\\\host\\a", "a\\..\\b", "a\0b"]
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "../a.png",
+        "cat/../../a.png",
+        "C:/a.png",
+        "c:a.png",
+        "\\\\host\\a",
+        "a\\..\\b",
+        "a\0b",
+    ],
 )
 def test_paths_that_could_leave_the_folder_are_refused(path, tmp_path):
     with pytest.raises(ValueError, match="not a path inside the data folder"):

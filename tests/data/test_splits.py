@@ -9,7 +9,13 @@ from tests.data.test_proportions import Listed
 def sample(split, class_name, context, number, picture=None, group=""):
     digest = hash_bytes((picture or f"{split}{class_name}{context}{number}").encode())
     return Sample(
-        f"{split or 'all'}/{class_name}/{context}/{number:03d}", class_name, context, digest, digest, split, group
+        f"{split or 'all'}/{class_name}/{context}/{number:03d}",
+        class_name,
+        context,
+        digest,
+        digest,
+        split,
+        group,
     )
 
 
@@ -43,7 +49,9 @@ def test_a_validation_set_is_held_out_where_the_data_has_none():
     manifest = make_split(Listed(samples), validation_fraction=0.25)
     assert paths(manifest, "test") == {s.path for s in samples if s.split == "test"}
     assert len(paths(manifest, "validation")) == 20
-    assert paths(manifest, "validation") | paths(manifest, "train") == {s.path for s in samples if s.split == "train"}
+    assert paths(manifest, "validation") | paths(manifest, "train") == {
+        s.path for s in samples if s.split == "train"
+    }
     assert make_split(Listed(samples), validation_fraction=0).set_names == ("train", "test")
     other = make_split(Listed(samples), validation_fraction=0.25, seed=1)
     assert paths(other, "validation") != paths(manifest, "validation")
@@ -65,7 +73,8 @@ def test_a_picture_of_the_test_set_is_not_trained_on(tmp_path):
     ]
     manifest = make_split(Listed(samples))
     assert "train/cat//090" not in {row.path for row in manifest.rows}
-    assert {"test/cat//091", "test/cat//092"} <= paths(manifest, "test")  # a published test set stays what it is
+    # A published test set stays what it is
+    assert {"test/cat//091", "test/cat//092"} <= paths(manifest, "test")
     assert "Left out of training or validation: 'train/cat//090'" in manifest.notes[0]
     manifest.save(tmp_path / "m.csv")
     assert read_manifest(tmp_path / "m.csv") == manifest
@@ -93,7 +102,9 @@ def test_a_training_set_alone_is_split_and_a_test_set_alone_is_refused():
 
 def test_any_data_can_be_a_test_set_without_what_was_trained_on():
     training = make_split(Listed(own_sets({"train": 10, "test": 5})), validation_fraction=0)
-    everything = make_test_set(Listed([s._replace(split="") for s in own_sets({"train": 10, "other": 3})]), training)
+    everything = make_test_set(
+        Listed([s._replace(split="") for s in own_sets({"train": 10, "other": 3})]), training
+    )
     assert {path.partition("/")[0] for path in paths(everything, "test")} == {"other"}
     assert everything.notes == ["Left out: 20 of 26 images, which the model was trained on."]
     assert len(paths(make_test_set(Listed(own_sets({"train": 10, "test": 5}))), "test")) == 10
@@ -104,5 +115,7 @@ def test_any_data_can_be_a_test_set_without_what_was_trained_on():
 def test_contexts_of_the_test_set_alone_are_none_to_train_with():
     samples = [*own_sets({"train": 5}), *own_sets({"test": 3}, contexts=("snow", "grass"))]
     assert not make_split(Listed(samples)).has_contexts
-    assert make_split(Listed(own_sets({"train": 5, "test": 3}, contexts=("snow", "grass")))).has_contexts
+    assert make_split(
+        Listed(own_sets({"train": 5, "test": 3}, contexts=("snow", "grass")))
+    ).has_contexts
     assert make_test_set(Listed(own_sets({"test": 3}, contexts=("snow",)))).has_contexts

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from pfdl.data.spuco_mnist import COLORS, MAGNITUDES, SCATTERED, SpuCoMNIST, color_digits, small_digits
+from pfdl.data.spuco_mnist import (
+    COLORS,
+    MAGNITUDES,
+    SCATTERED,
+    SpuCoMNIST,
+    color_digits,
+    small_digits,
+)
 
 
 @pytest.mark.parametrize("magnitude", sorted(set(MAGNITUDES) - set(SCATTERED)))
@@ -14,7 +21,9 @@ def test_black_pixels_of_the_square_take_the_colour(magnitude):
     data = SpuCoMNIST(magnitude=magnitude, strength=0.9, seed=4)
     side = MAGNITUDES[magnitude]
     grey = small_digits()[0][1200:1500]  # the test images keep their order
-    for image, digit, color in zip(data.test.images[:50], grey[:50], data.test.contexts[:50], strict=True):
+    for image, digit, color in zip(
+        data.test.images[:50], grey[:50], data.test.contexts[:50], strict=True
+    ):
         expected = np.stack([digit] * 3).astype(int)
         for row in range(side):
             for column in range(side):
@@ -30,7 +39,8 @@ def test_a_share_of_each_class_has_its_own_colour_and_the_others_are_even(streng
         colors = torch.bincount(train.contexts[train.labels == label], minlength=5).tolist()
         total, own = sum(colors), colors.pop(label)
         assert own == int(strength * total)
-        assert max(colors) - min(colors) <= 3 * (total / 4) ** 0.5  # nearly: which samples keep theirs is drawn
+        # Nearly: which samples keep theirs is drawn
+        assert max(colors) - min(colors) <= 3 * (total / 4) ** 0.5
 
 
 def test_validation_and_test_have_all_groups_alike_and_no_digit_twice():
@@ -77,9 +87,11 @@ def test_settings_out_of_range_are_refused(settings, message):
     ],
 )
 def test_colours_and_noise_are_those_of_the_reference_package(magnitude, first, black):
-    """Numbers by SpuCoMNIST of SpuCo 2.0.3 on the same 400 digits, strength 0.8, noises 0.05 and 0.3, seed 7.
+    """Numbers by SpuCoMNIST of SpuCo 2.0.3 on the same 400 digits, strength 0.8, noises 0.05 and
+    0.3, seed 7.
 
-    There the images agreed with these to the rounding of the colours to bytes, and all labels and colours were equal.
+    There the images agreed with these to the rounding of the colours to bytes, and all labels and
+    colours were equal.
     """
     some = tuple(part[:400] for part in small_digits())
     data = color_digits(some, magnitude, 0.8, 0.05, 0.3, seed=7)
@@ -94,7 +106,9 @@ def test_colours_and_noise_are_those_of_the_reference_package(magnitude, first, 
 
 def test_noise_is_in_the_training_images_only():
     data = SpuCoMNIST(label_noise=0.1, feature_noise=0.5)
-    assert (data.train.labels != data.train.clean_labels).float().mean().item() == pytest.approx(0.1, abs=0.002)
+    assert (data.train.labels != data.train.clean_labels).float().mean().item() == pytest.approx(
+        0.1, abs=0.002
+    )
     for part in (data.validation, data.test):
         assert torch.equal(part.labels, part.clean_labels)
     with pytest.raises(ValueError, match=r"label_noise is 1.5; give a share"):
@@ -102,7 +116,9 @@ def test_noise_is_in_the_training_images_only():
 
 
 def test_mnist_is_read_where_torchvision_keeps_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"unpacked in MNIST/raw; torchvision.*download=True"):
+    with pytest.raises(
+        FileNotFoundError, match=r"unpacked in MNIST/raw; torchvision.*download=True"
+    ):
         SpuCoMNIST(tmp_path)
     images, labels = small_digits()
     raw = tmp_path / "MNIST" / "raw"

@@ -18,7 +18,9 @@ def write(photos, lines, name="metadata.csv"):
 
 def waterbirds(photos, separator=","):
     lines = [["img_id", "img_filename", "y", "split", "place"]]
-    lines += [[str(n), f"images/{n:03d}.png", str(n % 2), str(n // 4), str(n // 2 % 2)] for n in range(12)]
+    lines += [
+        [str(n), f"images/{n:03d}.png", str(n % 2), str(n // 4), str(n // 2 % 2)] for n in range(12)
+    ]
     return write(photos, [separator.join(line) for line in lines])
 
 
@@ -27,9 +29,16 @@ def test_the_table_of_waterbirds_is_understood_without_flags(photos, separator):
     source = open_images(waterbirds(photos, separator))
     first, last = source.samples[0], source.samples[-1]
     assert first[:3] == ("images/000.png", "0", "0")
-    assert [sample.split for sample in source.samples] == ["train"] * 4 + ["validation"] * 4 + ["test"] * 4
+    assert [sample.split for sample in source.samples] == ["train"] * 4 + ["validation"] * 4 + [
+        "test"
+    ] * 4
     assert (last.class_name, last.context, last.split) == ("1", "1", "test")
-    assert source.description["columns"] == {"path": "img_filename", "label": "y", "context": "place", "split": "split"}
+    assert source.description["columns"] == {
+        "path": "img_filename",
+        "label": "y",
+        "context": "place",
+        "split": "split",
+    }
     assert source.load(first.path, 6, first.sha256).shape == (3, 6, 6)
 
 
@@ -43,7 +52,9 @@ def test_columns_are_named_by_the_user(photos):
         }
     )
     table.to_csv(photos / "birds.csv", index=False)
-    source = open_images(photos / "birds.csv", columns={"path": "where", "label": "bird", "group": "patient"})
+    source = open_images(
+        photos / "birds.csv", columns={"path": "where", "label": "bird", "group": "patient"}
+    )
     assert {sample.class_name for sample in source.samples} == {"land", "water"}
     manifest = make_split(source)
     sides = {}
@@ -53,14 +64,21 @@ def test_columns_are_named_by_the_user(photos):
     assert {"train", "test"} == set.union(*sides.values())
     again = open_images(photos / "birds.csv", like=manifest)
     assert again.samples == source.samples
-    odd = {"columns": {"path": "where", "context": ["sky"], "colour": "bird"}}  # as a damaged manifest may say
-    again = open_images(photos / "birds.csv", columns={"label": "bird"}, like=Manifest((), {"source": odd}))
+    # As a damaged manifest may say
+    odd = {"columns": {"path": "where", "context": ["sky"], "colour": "bird"}}
+    again = open_images(
+        photos / "birds.csv", columns={"label": "bird"}, like=Manifest((), {"source": odd})
+    )
     assert again.description["columns"] == {"path": "where", "label": "bird"}
 
 
 def test_numbers_of_any_type_are_the_same_names(photos, monkeypatch):
     table = pd.DataFrame(
-        {"path": [f"images/{n:03d}.png" for n in range(4)], "y": [0.0, 1.0, 0.0, 1.0], "split": [0, 0, 2, 2]}
+        {
+            "path": [f"images/{n:03d}.png" for n in range(4)],
+            "y": [0.0, 1.0, 0.0, 1.0],
+            "split": [0, 0, 2, 2],
+        }
     )
     (photos / "meta.parquet").touch()
     monkeypatch.setattr(pd, "read_parquet", lambda path: table)
@@ -79,9 +97,17 @@ def test_parquet_without_its_package_is_a_sentence(photos, monkeypatch):
 
 
 def test_lines_that_cannot_be_used_are_named(photos):
-    lines = ["path,label", "images/000.png,cat", "images/001.png,dog", "images/002.png,", "../secret.png,cat"]
+    lines = [
+        "path,label",
+        "images/000.png,cat",
+        "images/001.png,dog",
+        "images/002.png,",
+        "../secret.png,cat",
+    ]
     table = write(photos, [*lines, "images/000.png,dog", "images/none.png,cat"])
-    bad = {entry.path: entry.reason for entry in open_images(table, on_bad_image="skip").check().bad}
+    bad = {
+        entry.path: entry.reason for entry in open_images(table, on_bad_image="skip").check().bad
+    }
     assert "has no label" in bad["images/002.png"]
     assert "not a path inside" in bad["../secret.png"]
     assert "listed twice" in bad["images/000.png"]
@@ -92,7 +118,9 @@ def test_lines_that_cannot_be_used_are_named(photos):
 
 def test_other_sets_are_left_out_with_a_note(photos):
     lines = ["path,label,split"]
-    lines += [f"images/{n:03d}.png,{'ab'[n % 2]},{('train', 'test', 'id_val')[n // 4]}" for n in range(12)]
+    lines += [
+        f"images/{n:03d}.png,{'ab'[n % 2]},{('train', 'test', 'id_val')[n // 4]}" for n in range(12)
+    ]
     manifest = make_split(open_images(write(photos, lines)), validation_fraction=0)
     assert manifest.parameters["images"] == {"train": 4, "test": 4}
     assert "4 images whose entry under 'split' is 'id_val'" in " ".join(manifest.notes)
@@ -101,9 +129,17 @@ def test_other_sets_are_left_out_with_a_note(photos):
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        (["file,kind", "a.png,b"], {}, "say which of 'file', 'kind' is the label .*--columns label=NAME"),
+        (
+            ["file,kind", "a.png,b"],
+            {},
+            "say which of 'file', 'kind' is the label .*--columns label=NAME",
+        ),
         (["where,y", "a.png,b"], {}, "is the path .*--columns path=NAME"),
-        (["path,y", "a.png,b"], {"columns": {"context": "sky"}}, "has no column 'sky'; it has 'path', 'y'"),
+        (
+            ["path,y", "a.png,b"],
+            {"columns": {"context": "sky"}},
+            "has no column 'sky'; it has 'path', 'y'",
+        ),
         (["path,y", "images/000.png,b"], {}, "one class 'b' under 'y'"),
         (["path,y,split", "images/000.png,b,dev2"], {}, "its sets are 'dev2' instead of"),
         (["path,y"], {}, "names no image"),
@@ -124,7 +160,9 @@ def test_what_is_no_table_is_refused(photos):
         open_images(photos, columns={"label": "y"})
     with pytest.raises(ValueError, match="in no folders; leave it out"):
         open_images(waterbirds(photos), layout="class/context")
-    with pytest.raises(ValueError, match="'lable'; choose one of 'context', 'group', 'label', 'path', 'split'"):
+    with pytest.raises(
+        ValueError, match="'lable'; choose one of 'context', 'group', 'label', 'path', 'split'"
+    ):
         _ = open_images(waterbirds(photos), columns={"lable": "y"}).samples
     (photos / "notes.txt").write_text("some words\nand some more of them\n")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
@@ -134,7 +172,10 @@ def test_what_is_no_table_is_refused(photos):
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_the_images_of_a_table_are_found_below_it_or_where_one_says(tmp_path, kind):
     celeba(tmp_path)
-    table, named = tmp_path / f"list_attr_celeba.{kind}", {"columns": {"label": "Blond_Hair", "context": "Male"}}
+    table, named = (
+        tmp_path / f"list_attr_celeba.{kind}",
+        {"columns": {"label": "Blond_Hair", "context": "Male"}},
+    )
     source = open_images(table, **named)
     assert source.samples[0][:3] == ("img_align_celeba/000.png", "not Blond_Hair", "Male")
     assert "were found in 'img_align_celeba/'" in " ".join(make_split(source).notes)

@@ -1,17 +1,24 @@
-"""Independent, slow implementations that the library is held against. Written from the paper, loop by loop."""
+"""Independent, slow implementations that the library is held against. Written from the paper, loop
+by loop.
+"""
 
 import torch
 from torch import nn
 
 
 def naive_decomposition(g, u):
-    """Ũ of a FeatureDecomposition's own weights, one feature at a time, by really leaving the coordinate out."""
+    """Ũ of a FeatureDecomposition's own weights, one feature at a time, by really leaving the
+    coordinate out.
+    """
     columns = []
     for j in range(u.shape[1]):
         if g.sharing == "strict":
             visible, bias = torch.cat([u[:, :j], u[:, j + 1 :]], dim=1), g.first_bias
         else:
-            visible, bias = torch.cat([u[:, :j], torch.zeros_like(u[:, :1]), u[:, j + 1 :]], dim=1), g.first_bias[j]
+            visible, bias = (
+                torch.cat([u[:, :j], torch.zeros_like(u[:, :1]), u[:, j + 1 :]], dim=1),
+                g.first_bias[j],
+            )
         hidden = visible @ g.first_weight.T + bias
         for layer in g.layers:
             hidden = layer(g.activation(hidden))
@@ -28,7 +35,9 @@ def naive_decorrelation_loss(u, correlated, center):
     n, p = u.shape
     if center == "batch":
         u = torch.stack([u[:, k] - sum(u[:, k]) / n for k in range(p)], dim=1)
-        correlated = torch.stack([correlated[:, j] - sum(correlated[:, j]) / n for j in range(p)], dim=1)
+        correlated = torch.stack(
+            [correlated[:, j] - sum(correlated[:, j]) / n for j in range(p)], dim=1
+        )
     total = u.new_zeros(())
     for j in range(p):
         cross = [sum(correlated[i, j] * u[i, k] for i in range(n)) / n for k in range(p) if k != j]
@@ -51,7 +60,9 @@ def naive_parts(u, correlated):
     for j in range(p):
         others = [sum(u[i, k] for k in range(p) if k != j) / (p - 1) for i in range(n)]
         mean_others, mean_correlated = sum(others) / n, sum(correlated[:, j]) / n
-        products = [(correlated[i, j] - mean_correlated) * (others[i] - mean_others) for i in range(n)]
+        products = [
+            (correlated[i, j] - mean_correlated) * (others[i] - mean_others) for i in range(n)
+        ]
         level = level + (mean_correlated * mean_others) ** 2
         covariance = covariance + (sum(products) / n) ** 2
     return level / p, covariance / p
@@ -62,7 +73,8 @@ class Algorithm1:
 
     def __init__(self, model, head, g_weights, lr_g, lr_model):
         self.model, self.head = model, head
-        self.g_weights = [w.clone().requires_grad_() for w in g_weights]  # W1 (h, p-1), b1, w2 (1, h), b2
+        # W1 (h, p-1), b1, w2 (1, h), b2
+        self.g_weights = [w.clone().requires_grad_() for w in g_weights]
         self.lr_g, self.lr_model = lr_g, lr_model
 
     def g(self, u):

@@ -38,7 +38,9 @@ def assert_same(captured, stepwise, u):
     assert torch.equal(captured.last.r2, stepwise.last.r2)
     assert captured.last.summary() == stepwise.last.summary()
     assert captured.completed_fits == stepwise.completed_fits
-    assert all(torch.equal(x, y) for x, y in zip(captured.parameters(), stepwise.parameters(), strict=True))
+    assert all(
+        torch.equal(x, y) for x, y in zip(captured.parameters(), stepwise.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize(

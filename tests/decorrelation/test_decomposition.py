@@ -52,7 +52,9 @@ def assert_same(g, u):
     elements=st.sampled_from([1, 50, 400, 10**6]),
     kernel=st.sampled_from(["auto", "plain"]),
 )
-def test_agrees_with_leaving_out_each_coordinate(n, p, hidden, sharing, activation, elements, kernel):
+def test_agrees_with_leaving_out_each_coordinate(
+    n, p, hidden, sharing, activation, elements, kernel
+):
     g = make(p, hidden, sharing=sharing, activation=activation, kernel=kernel)
     with chunks_of(elements):
         assert_same(g, torch.randn(n, p, dtype=torch.float64))
@@ -114,7 +116,11 @@ def test_indexed_bias_tells_the_features_apart_and_strict_does_not():
         ({"num_features": True}, TypeError, "num_features is True"),
         ({"num_features": 4, "hidden": 0}, ValueError, "hidden is 0"),
         ({"num_features": 4, "hidden": (8, -1)}, ValueError, "hidden is -1"),
-        ({"num_features": 4, "sharing": "none"}, ValueError, "sharing is 'none'; choose one of 'indexed', 'strict'"),
+        (
+            {"num_features": 4, "sharing": "none"},
+            ValueError,
+            "sharing is 'none'; choose one of 'indexed', 'strict'",
+        ),
         ({"num_features": 4, "activation": "swish"}, ValueError, "activation is 'swish'"),
         ({"num_features": 4, "kernel": "fast"}, ValueError, "kernel is 'fast'; choose one of"),
     ],

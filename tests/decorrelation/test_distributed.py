@@ -51,7 +51,11 @@ def train(both, inner, optimizer, batches):
         if first is None:
             first = [value.grad.clone() for value in inner.model.parameters()]
         optimizer.step()
-        losses.append(torch.stack([inner.penalty.last.decomposition_loss, inner.penalty.last.decorrelation_loss]))
+        losses.append(
+            torch.stack(
+                [inner.penalty.last.decomposition_loss, inner.penalty.last.decorrelation_loss]
+            )
+        )
     return {
         "losses": torch.stack(losses),
         "gradients": first,
@@ -89,7 +93,12 @@ def beside_fsdp(rank, world):
     }
 
 
-TOLERANCES = {"losses": (1e-7, 1e-12), "gradients": (1e-7, 1e-12), "parts": (1e-7, 1e-12), "r2": (1e-7, 1e-9)}
+TOLERANCES = {
+    "losses": (1e-7, 1e-12),
+    "gradients": (1e-7, 1e-12),
+    "parts": (1e-7, 1e-12),
+    "r2": (1e-7, 1e-9),
+}
 SENTENCES = {
     "nan": r"features\[1, 2\] is nan; all values must be finite",
     "shape": ".*3 columns but num_features is 6",
@@ -107,7 +116,8 @@ class TestProcesses(ProcessTester):
     def train(self, name, rank=None):
         if rank is not None and name not in OPTIONS:
             return beside_fsdp(rank, self.world)
-        both = Both(OPTIONS.get(name, {}), seed=rank or 0)  # every process draws another g; the first one's counts
+        # Every process draws another g; the first one's counts
+        both = Both(OPTIONS.get(name, {}), seed=rank or 0)
         optimizer = torch.optim.Adam(both.model.parameters(), lr=0.05)
         if rank is None:
             return train(both, both, optimizer, [x for _, x in everything()])
@@ -115,13 +125,17 @@ class TestProcesses(ProcessTester):
         return train(DistributedDataParallel(both), both, optimizer, mine)
 
     def call(self, problem, is_culprit):
-        x = torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(int(is_culprit)))
+        x = torch.randn(
+            4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(int(is_culprit))
+        )
         if problem == "empty":
             return penalty({}), {"features": x[:0]}
         with_nan = x.clone()
         with_nan[1, 2] = torch.nan
         bad = {"nan": with_nan, "shape": x[:, :3], "no tensor": [1.0]}.get(problem, x)
-        turns_nan = {"weight": lambda fits: float("nan") if fits else 1.0} if problem == "schedule" else {}
+        turns_nan = (
+            {"weight": lambda fits: float("nan") if fits else 1.0} if problem == "schedule" else {}
+        )
         return penalty(turns_nan if is_culprit else {}), {"features": bad if is_culprit else x}
 
     def evaluate(self, rank):
@@ -129,7 +143,9 @@ class TestProcesses(ProcessTester):
 
     def more(self, rank):
         fitted = penalty({}, seed=rank).eval()
-        fitted.fit_step(torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(rank)))
+        fitted.fit_step(
+            torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
+        )
         return {"fitted in eval mode": fitted.state_dict()}
 
     def test_a_fit_in_eval_mode_is_one_fit_of_all(self, processes):

@@ -1,4 +1,6 @@
-"""Numbers in float32 where they are hard to get right, against really leaving coordinates out, in float64."""
+"""Numbers in float32 where they are hard to get right, against really leaving coordinates out, in
+float64.
+"""
 
 import copy
 
@@ -30,7 +32,10 @@ def test_the_loss_of_features_whose_mean_is_far_larger_than_their_spread(mean, c
     u = features(mean).requires_grad_()
     correlated = (0.5 * features(mean).roll(1, 1) + 0.1 * features()).requires_grad_()
     exact = u.detach().double().requires_grad_(), correlated.detach().double().requires_grad_()
-    loss, wanted = decorrelation_loss(u, correlated, center=center), exact_decorrelation_loss(*exact, center)
+    loss, wanted = (
+        decorrelation_loss(u, correlated, center=center),
+        exact_decorrelation_loss(*exact, center),
+    )
     assert_near(loss.detach(), wanted.detach(), 5e-3)
     for found, right in zip(
         torch.autograd.grad(loss, (u, correlated)), torch.autograd.grad(wanted, exact), strict=True
@@ -51,8 +56,12 @@ def test_a_single_feature_of_another_scale(scale, sharing):
     correlated, wanted = g(u), naive_decomposition(exact, v)
     for column, right in zip(correlated.T, wanted.T, strict=True):
         assert_near(column.detach(), right.detach(), 1e-5)
-    of_g = torch.autograd.grad((u - correlated).square().mean(), [u, *g.parameters()], retain_graph=True)
-    of_exact = torch.autograd.grad((v - wanted).square().mean(), [v, *exact.parameters()], retain_graph=True)
+    of_g = torch.autograd.grad(
+        (u - correlated).square().mean(), [u, *g.parameters()], retain_graph=True
+    )
+    of_exact = torch.autograd.grad(
+        (v - wanted).square().mean(), [v, *exact.parameters()], retain_graph=True
+    )
     for found, right in zip(of_g, of_exact, strict=True):
         assert_near(found, right, 1e-4)
     loss, right = decorrelation_loss(u, correlated), exact_decorrelation_loss(v, wanted, "none")

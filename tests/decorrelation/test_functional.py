@@ -9,14 +9,23 @@ from pfdl.decorrelation.functional import (
     decorrelation_parts,
     standardize,
 )
-from tests.decorrelation.reference import naive_decomposition_loss, naive_decorrelation_loss, naive_parts
+from tests.decorrelation.reference import (
+    naive_decomposition_loss,
+    naive_decorrelation_loss,
+    naive_parts,
+)
 
 U = torch.tensor([[1.0, 2.0, -1.0], [0.0, 1.0, 3.0]])
 CORRELATED = torch.tensor([[1.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
 
 
 @settings(max_examples=40)
-@given(n=st.integers(2, 7), p=st.integers(2, 7), center=st.sampled_from(CENTERINGS), seed=st.integers(0, 10**6))
+@given(
+    n=st.integers(2, 7),
+    p=st.integers(2, 7),
+    center=st.sampled_from(CENTERINGS),
+    seed=st.integers(0, 10**6),
+)
 def test_agrees_with_the_loops_of_the_equation(n, p, center, seed):
     generator = torch.Generator().manual_seed(seed)
     u, correlated = torch.randn(2, n, p, dtype=torch.float64, generator=generator) + 0.5
@@ -25,18 +34,27 @@ def test_agrees_with_the_loops_of_the_equation(n, p, center, seed):
     parts = decorrelation_parts(u, correlated)
     for fast, slow in [
         (decomposition_loss(u, correlated), naive_decomposition_loss(u, correlated)),
-        (decorrelation_loss(u, correlated, center=center), naive_decorrelation_loss(u, correlated, center)),
+        (
+            decorrelation_loss(u, correlated, center=center),
+            naive_decorrelation_loss(u, correlated, center),
+        ),
         *zip(parts, naive_parts(u, correlated), strict=True),
     ]:
         torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
-        wanted, found = (torch.autograd.grad(loss, (u, correlated), retain_graph=True) for loss in (slow, fast))
+        wanted, found = (
+            torch.autograd.grad(loss, (u, correlated), retain_graph=True) for loss in (slow, fast)
+        )
         torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-10)
     assert parts.covariance == decorrelation_loss(u, correlated, center="batch")
 
 
 def test_means_that_are_all_rounded_alike_do_not_add_up_in_float32():
-    """A mean of 10⁴ is rounded by 4·10⁻⁴, here in one direction: summed over 5,000 features that is 3 % of a spread."""
-    deviations = torch.randn(2, 300, 5000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    """A mean of 10⁴ is rounded by 4·10⁻⁴, here in one direction: summed over 5,000 features that is
+    3 % of a spread.
+    """
+    deviations = torch.randn(
+        2, 300, 5000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     rows = (deviations - deviations.mean(1, keepdim=True) + 10000.0004).float()
     found, wanted = [], []
     for dtype, results in [(torch.float32, found), (torch.float64, wanted)]:
@@ -49,9 +67,15 @@ def test_means_that_are_all_rounded_alike_do_not_add_up_in_float32():
 
 def test_standardised_features_have_mean_zero_and_variance_one_whatever_their_scale():
     generator = torch.Generator().manual_seed(0)
-    u = torch.randn(20, 4, generator=generator, dtype=torch.float64) * torch.tensor([1.0, 3.0, 0.5, 0.0]) + 2
+    u = (
+        torch.randn(20, 4, generator=generator, dtype=torch.float64)
+        * torch.tensor([1.0, 3.0, 0.5, 0.0])
+        + 2
+    )
     found = standardize(u)
-    wanted = torch.stack([(u[:, j] - u[:, j].mean()) / u[:, j].std(correction=0) for j in range(3)], dim=1)
+    wanted = torch.stack(
+        [(u[:, j] - u[:, j].mean()) / u[:, j].std(correction=0) for j in range(3)], dim=1
+    )
     torch.testing.assert_close(found[:, :3], wanted, rtol=1e-3, atol=1e-3)
     assert torch.equal(found[:, 3], torch.zeros(20, dtype=torch.float64))
     torch.testing.assert_close(standardize(1e-9 * u), found)

@@ -33,12 +33,16 @@ def test_features_whose_powers_overflow_are_refused(path, scale):
     penalty = make(**PATHS[path])
     penalty(batch())
     assert_refused(
-        penalty, scale * batch(seed=2), r"L_decorr takes the fourth power .* overflows in torch.float32 above 4.3e\+09"
+        penalty,
+        scale * batch(seed=2),
+        r"L_decorr takes the fourth power .* overflows in torch.float32 above 4.3e\+09",
     )
 
 
 def test_features_that_overflow_only_in_the_cast_are_refused_with_their_value():
-    assert_refused(make(), batch().double() + 1e40, r"features\[0, 0\] is 1e\+40; .* above 4.3e\+09")
+    assert_refused(
+        make(), batch().double() + 1e40, r"features\[0, 0\] is 1e\+40; .* above 4.3e\+09"
+    )
     assert make().double()(batch().double() + 1e40).isfinite()
 
 
@@ -64,7 +68,9 @@ def test_a_gradient_of_g_that_overflows_is_refused(path):
 
 
 def test_a_g_that_is_no_longer_finite_is_named_as_such():
-    """As after a state whose settings ruin the next step of g, which no check of the state can foresee."""
+    """As after a state whose settings ruin the next step of g, which no check of the state can
+    foresee.
+    """
     penalty = make()
     with torch.no_grad():
         penalty.decomposition.first_bias.fill_(torch.nan)
@@ -133,7 +139,9 @@ def test_loading_by_assignment_keeps_g_and_its_optimiser_together(assign):
 def test_a_penalty_inside_a_checkpointed_part_is_refused(reentrant):
     penalty, backbone = make(), nn.Linear(6, 6)
     with pytest.raises(RuntimeError, match="g would learn twice from one batch"):
-        checkpoint(lambda x: penalty(backbone(x)), batch().requires_grad_(), use_reentrant=reentrant).backward()
+        checkpoint(
+            lambda x: penalty(backbone(x)), batch().requires_grad_(), use_reentrant=reentrant
+        ).backward()
     assert penalty.completed_fits <= 1
 
 
@@ -149,7 +157,7 @@ def test_an_update_is_skipped_by_a_flag_and_reported_later(value, monkeypatch):
     """What a GPU does, on a CPU, whose fused Adam reads the flag, too."""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     penalty, report = make(), LateReport()
-    (parameter, *_) = penalty.decomposition.parameters()
+    parameter, *_ = penalty.decomposition.parameters()
     parameter.grad = torch.ones_like(parameter)
     before = snapshot(penalty)
     features = batch()

@@ -10,17 +10,22 @@ from pfdl.decorrelation.linear import predict_left_out
 
 def mixed(n, p, seed=0, factors=3):
     generator = np.random.default_rng(seed)
-    return generator.normal(size=(n, factors)) @ generator.normal(size=(factors, p)) + generator.normal(size=(n, p))
+    return generator.normal(size=(n, factors)) @ generator.normal(
+        size=(factors, p)
+    ) + generator.normal(size=(n, p))
 
 
 def naive(z, groups, ridge):
-    """Leave out one sample, fit one feature on the others with a mean per group, predict: n·p ridge regressions."""
+    """Leave out one sample, fit one feature on the others with a mean per group, predict: n·p ridge
+    regressions.
+    """
     n, p = z.shape
     predicted = np.empty_like(z)
     members = np.eye(groups.max() + 1)[groups]
     for i in range(n):
         rest = np.arange(n) != i
-        # The mean of a group is not to be shrunk: take it off by least squares, then ridge on what is left.
+        # The mean of a group is not to be shrunk: take it off by least squares, then ridge on what
+        # is left.
         means = LinearRegression(fit_intercept=False).fit(members[rest], z[rest])
         left = z - means.predict(members)
         for j in range(p):
@@ -47,7 +52,9 @@ def test_equals_the_loop(n, p, num_groups, ridge, monkeypatch):
     for j in range(p):
         others = np.delete(z, j, axis=1)
         model = Ridge(alpha=ridge * n, fit_intercept=False).fit(others, z[:, j])
-        np.testing.assert_allclose(centred @ found.coefficients[:, j], model.predict(others), atol=1e-9)
+        np.testing.assert_allclose(
+            centred @ found.coefficients[:, j], model.predict(others), atol=1e-9
+        )
 
 
 def test_noise_is_not_predictable_and_copies_are():

@@ -12,7 +12,9 @@ from tests.states import StateTester, each
 
 
 class TestAsAPart(StateTester):
-    """By itself it is tested with all other penalties; a module that holds it loads it by another way."""
+    """By itself it is tested with all other penalties; a module that holds it loads it by another
+    way.
+    """
 
     name = each(["strict", "indexed"])
 
@@ -24,11 +26,15 @@ class TestAsAPart(StateTester):
 
 
 def test_a_refused_state_of_another_width_does_not_crash_the_next_call():
-    """The moments of the narrow g in the optimiser of the wide one once made the fused Adam run past its memory."""
+    """The moments of the narrow g in the optimiser of the wide one once made the fused Adam run
+    past its memory.
+    """
     narrow, wide = PartialDecorrelation(64, hidden=8), PartialDecorrelation(64, hidden=256)
     features = torch.randn(16, 64)
     narrow(features)
-    with pytest.raises(ValueError, match=r"decomposition.first_weight in the state has shape \(8, 63\)"):
+    with pytest.raises(
+        ValueError, match=r"decomposition.first_weight in the state has shape \(8, 63\)"
+    ):
         wide.load_state_dict(narrow.state_dict())
     assert wide(features).isfinite()
 
@@ -36,7 +42,10 @@ def test_a_refused_state_of_another_width_does_not_crash_the_next_call():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda optimizer: (optimizer["state"][0]["exp_avg"].fill_(1e30), optimizer["state"][0]["exp_avg_sq"].zero_()),
+        lambda optimizer: (
+            optimizer["state"][0]["exp_avg"].fill_(1e30),
+            optimizer["state"][0]["exp_avg_sq"].zero_(),
+        ),
         lambda optimizer: optimizer["param_groups"][0].update(lr=1e10),
     ],
 )

@@ -6,7 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pfdl.decorrelation.functional import decomposition_loss, decorrelation_loss, decorrelation_parts, standardize
+from pfdl.decorrelation.functional import (
+    decomposition_loss,
+    decorrelation_loss,
+    decorrelation_parts,
+    standardize,
+)
 from pfdl.decorrelation.kernels import leave_one_out
 from tests.decorrelation.reference import Algorithm1, naive_decomposition, naive_decorrelation_loss
 from tests.decorrelation.small_batches import batch, make, same, snapshot
@@ -21,7 +26,11 @@ def test_algorithm_1_step_by_step():
     g = decorrelate.decomposition
     weights = [g.first_weight, g.first_bias, g.layers[0].weight, g.layers[0].bias]
     paper = Algorithm1(
-        copy.deepcopy(model), copy.deepcopy(head), [w.detach() for w in weights], lr_g=0.05, lr_model=0.1
+        copy.deepcopy(model),
+        copy.deepcopy(head),
+        [w.detach() for w in weights],
+        lr_g=0.05,
+        lr_model=0.1,
     )
     optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
     for _ in range(8):
@@ -59,7 +68,9 @@ def test_gradient_of_the_penalty_is_the_naive_one_with_g_held_fixed():
     decorrelate = make(hidden=(5, 4), center="batch", weight=2.5).double()
     u = batch().double().requires_grad_()
     (gradient,) = torch.autograd.grad(decorrelate.penalty(u), u)
-    slow = 2.5 * naive_decorrelation_loss(u, naive_decomposition(decorrelate.decomposition, u), "batch")
+    slow = 2.5 * naive_decorrelation_loss(
+        u, naive_decomposition(decorrelate.decomposition, u), "batch"
+    )
     torch.testing.assert_close(gradient, torch.autograd.grad(slow, u)[0])
 
 
@@ -108,7 +119,8 @@ def test_fitting_g_raises_its_r2_and_minimising_the_penalty_lowers_it():
     u = batch(96)
     for _ in range(300):
         decorrelate.fit_step(u)
-    assert decorrelate.last.r2.mean() > linear_r2(u).mean()  # g is not linear, so it should explain more
+    # G is not linear, so it should explain more
+    assert decorrelate.last.r2.mean() > linear_r2(u).mean()
     start = decorrelate.penalty(u).item()
     free = u.clone().requires_grad_()
     optimizer = torch.optim.Adam([free], lr=1e-2)
@@ -129,7 +141,9 @@ def test_diagnostics_by_definition():
     decorrelate(u)
     last = decorrelate.last
     torch.testing.assert_close(last.decomposition_loss, decomposition_loss(u, predicted))
-    torch.testing.assert_close(last.decorrelation_loss, decorrelation_loss(u, decorrelate.decomposition(u)).detach())
+    torch.testing.assert_close(
+        last.decorrelation_loss, decorrelation_loss(u, decorrelate.decomposition(u)).detach()
+    )
     expected = 1 - (u - predicted).square().sum(0) / (u - u.mean(0)).square().sum(0)
     varies = torch.arange(6) != 2
     torch.testing.assert_close(last.r2[varies], expected[varies])
@@ -138,7 +152,9 @@ def test_diagnostics_by_definition():
     assert summary["weight"] == 0.5
     explained = 1 - (u - predicted).square().sum() / (u - u.mean(0)).square().sum()
     assert summary["r2"] == pytest.approx(explained.item())
-    assert not any(value.requires_grad for value in (last.decomposition_loss, last.decorrelation_loss, last.r2))
+    assert not any(
+        value.requires_grad for value in (last.decomposition_loss, last.decorrelation_loss, last.r2)
+    )
 
 
 def test_weight_schedule_and_warmup():
@@ -151,7 +167,9 @@ def test_weight_schedule_and_warmup():
     assert weights == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, 2.0])
     loss = warming.penalty(u)
     torch.testing.assert_close(loss, 2.0 * warming.last.decorrelation_loss)
-    assert make(weight=3.0, warmup=10).penalty(u).item() == pytest.approx(0.3 * make().penalty(u).item(), rel=1e-5)
+    assert make(weight=3.0, warmup=10).penalty(u).item() == pytest.approx(
+        0.3 * make().penalty(u).item(), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -171,8 +189,11 @@ def test_half_precision_features_under_autocast(dtype):
 
 
 def test_losses_of_several_batches_may_be_summed_before_backward(monkeypatch):
-    """A later fit changes g in place; an earlier penalty must still be differentiated as it was computed."""
-    monkeypatch.setitem(leave_one_out.CHUNK_ELEMENTS, "cpu", 40)  # recomputed in backward: the harder case
+    """A later fit changes g in place; an earlier penalty must still be differentiated as it was
+    computed.
+    """
+    # Recomputed in backward: the harder case
+    monkeypatch.setitem(leave_one_out.CHUNK_ELEMENTS, "cpu", 40)
     together, apart = make(optimizer=SGD, kernel="plain"), make(optimizer=SGD, kernel="plain")
     u, v = batch(seed=1).requires_grad_(), batch(seed=2).requires_grad_()
     (together(u) + together(v)).backward()
@@ -183,7 +204,12 @@ def test_losses_of_several_batches_may_be_summed_before_backward(monkeypatch):
     torch.testing.assert_close(summed, (u.grad, v.grad))
 
 
-PATHS = {"fused": {}, "plain": {"kernel": "plain"}, "deep": {"hidden": (5, 4)}, "indexed": {"sharing": "indexed"}}
+PATHS = {
+    "fused": {},
+    "plain": {"kernel": "plain"},
+    "deep": {"hidden": (5, 4)},
+    "indexed": {"sharing": "indexed"},
+}
 
 
 @pytest.mark.parametrize("center", ["none", "batch"])

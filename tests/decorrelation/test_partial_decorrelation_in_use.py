@@ -8,12 +8,17 @@ from tests.decorrelation.small_batches import batch, make, same, snapshot
 
 
 def test_moving_takes_the_optimiser_along():
-    # not a strict g: some of its gradients are zero but for rounding, and Adam takes a whole step by their sign
+    # not a strict g: some of its gradients are zero but for rounding, and Adam takes a whole step
+    # by their sign
     moved, stayed = make(sharing="indexed"), make(sharing="indexed").double()
     moved(batch())
     stayed(batch().double())
     moved.double()
-    moments = [value for state in moved.optimizer.state.values() for value in (state["exp_avg"], state["exp_avg_sq"])]
+    moments = [
+        value
+        for state in moved.optimizer.state.values()
+        for value in (state["exp_avg"], state["exp_avg_sq"])
+    ]
     assert moments
     assert all(moment.dtype == torch.float64 for moment in moments)
     moved(batch(seed=2).double())
@@ -59,7 +64,11 @@ def non_finite(value):
         (torch.zeros(0, 6), ValueError, "batch of 0"),
         (torch.zeros(4, 5), ValueError, "5 columns but num_features is 6"),
         (torch.zeros(4, 6, 2), ValueError, r"shape \(4, 6, 2\)"),
-        (torch.zeros(4, 6, dtype=torch.long), TypeError, r"int64; give floating-point values, .*\.float\(\)"),
+        (
+            torch.zeros(4, 6, dtype=torch.long),
+            TypeError,
+            r"int64; give floating-point values, .*\.float\(\)",
+        ),
         (non_finite(float("nan")), ValueError, r"features\[3, 4\] is nan"),
         (non_finite(float("inf")), ValueError, r"features\[3, 4\] is inf"),
         (None, TypeError, "features is a NoneType"),

@@ -1,4 +1,6 @@
-"""How many functions and files one call of the penalty visits: what somebody reads who wants to know what it does."""
+"""How many functions and files one call of the penalty visits: what somebody reads who wants to
+know what it does.
+"""
 
 import sys
 from pathlib import Path
@@ -18,7 +20,9 @@ def test_a_call_visits_few_functions_in_few_files():
 
     def note(frame, event, _):
         code = frame.f_code
-        if event == "call" and not code.co_name.startswith("<"):  # a comprehension belongs to its function
+        if event == "call" and not code.co_name.startswith(
+            "<"
+        ):  # a comprehension belongs to its function
             path = Path(code.co_filename)
             if path.is_relative_to(HERE):
                 visited.add((path.relative_to(HERE).as_posix(), code.co_name, code.co_firstlineno))

@@ -32,7 +32,9 @@ def test_tensors_of_any_kind_and_the_same_twice():
     features, labels, contexts = samples(n=100)
     found = pfdl.diagnose(features.astype(np.float32), labels, contexts)
     again = pfdl.diagnose(
-        torch.tensor(features, dtype=torch.float32, requires_grad=True), torch.tensor(labels), list(contexts)
+        torch.tensor(features, dtype=torch.float32, requires_grad=True),
+        torch.tensor(labels),
+        list(contexts),
     )
     for field in dataclasses.fields(found):
         np.testing.assert_equal(getattr(again, field.name), getattr(found, field.name))
@@ -47,8 +49,14 @@ def test_without_contexts_or_training_there_is_no_answer():
         ({}, "no predictions are given"),
         ({"predictions": labels}, "no contexts are known"),
         ({"predictions": labels, "contexts": contexts}, "do not go together in these images"),
-        ({"predictions": labels, "contexts": labels, "training": {(k, k): 9 for k in range(3)}}, "all images"),
-        ({"predictions": labels, "contexts": contexts, "training": even}, "no class has a usual context in training"),
+        (
+            {"predictions": labels, "contexts": labels, "training": {(k, k): 9 for k in range(3)}},
+            "all images",
+        ),
+        (
+            {"predictions": labels, "contexts": contexts, "training": even},
+            "no class has a usual context in training",
+        ),
     ):
         found = pfdl.diagnose(features, labels, **given)
         assert (found.answer, found.reliance) == ("cannot tell", None)
@@ -68,11 +76,19 @@ def test_samples_in_which_class_and_context_go_together_need_no_training_counts(
 def test_no_sentence_contradicts_the_answer_and_no_percentage_exceeds_100():
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        features, labels, contexts = samples(n=80, seed=seed, strength=rng.choice([0.0, 0.3, 3.0]), contexts=3)
+        features, labels, contexts = samples(
+            n=80, seed=seed, strength=rng.choice([0.0, 0.3, 3.0]), contexts=3
+        )
         follows = rng.random(80) < rng.choice([0.0, 0.3, 1.0])
         predictions = np.where(follows, contexts, labels)
-        training = {(label, context): 90 if context == label else 5 for label in range(3) for context in range(3)}
-        found = pfdl.diagnose(features, labels, contexts, predictions=predictions, training=training)
+        training = {
+            (label, context): 90 if context == label else 5
+            for label in range(3)
+            for context in range(3)
+        }
+        found = pfdl.diagnose(
+            features, labels, contexts, predictions=predictions, training=training
+        )
         words = " ".join(found.verdict())
         assert max(float(number) for number in re.findall(r"([0-9.]+) %", words)) <= 100
         answers = ("Yes, the model relies", "No, the model does not rely", "Cannot tell whether")
@@ -102,7 +118,12 @@ def test_dead_features_are_no_obstacle():
         (np.zeros((4, 2)), np.full(4, 0.5), {}, "such as 0.5; give names or classes"),
         (np.zeros((4, 2)), np.zeros(4), {"contexts": "ab"}, "contexts have shape"),
         (np.zeros((4, 2)), np.zeros(4), {"predictions": [1]}, "predictions have shape"),
-        (np.zeros((4, 2)), np.zeros(4), {"predictions": list("0000")}, "give both as numbers or as names"),
+        (
+            np.zeros((4, 2)),
+            np.zeros(4),
+            {"predictions": list("0000")},
+            "give both as numbers or as names",
+        ),
     ],
 )
 def test_a_mistake_is_a_sentence(features, labels, options, sentence):

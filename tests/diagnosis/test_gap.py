@@ -30,7 +30,9 @@ def test_the_gap_in_one_line(validation, test, words, matters):
 def test_its_error_is_that_of_two_independent_shares():
     gap = Gap(0.8, 400, 0.4, 900)
     shares = [(0.8 * 400 + 1) / 402, (0.4 * 900 + 1) / 902]
-    variance = sum(share * (1 - share) / count for share, count in zip(shares, (402, 902), strict=True))
+    variance = sum(
+        share * (1 - share) / count for share, count in zip(shares, (402, 902), strict=True)
+    )
     assert gap.standard_error == pytest.approx(np.sqrt(variance))
 
 

@@ -9,18 +9,23 @@ CLASSES, CONTEXTS = np.array(list(USUAL)), np.array(list(USUAL.values()))
 
 
 def draw(n=900, follow=0.0, seed=0, hard=0.0):
-    """A model that follows the context in a share of the images; in one context all images may be harder."""
+    """A model that follows the context in a share of the images; in one context all images may be
+    harder.
+    """
     rng = np.random.default_rng(seed)
     y, c = rng.integers(3, size=(2, n))
     answers = np.where(rng.random(n) < follow, c, y)
-    answers = np.where((c == 2) & (rng.random(n) < hard), (y + 1 + rng.integers(2, size=n)) % 3, answers)
+    answers = np.where(
+        (c == 2) & (rng.random(n) < hard), (y + 1 + rng.integers(2, size=n)) % 3, answers
+    )
     return CLASSES[y], CONTEXTS[c], CLASSES[answers]
 
 
 def test_the_answer_is_right_over_many_draws():
     answers = {
         follow: [
-            measure_reliance(*draw(n=2000, follow=follow, hard=0.3, seed=seed), USUAL).answer for seed in range(60)
+            measure_reliance(*draw(n=2000, follow=follow, hard=0.3, seed=seed), USUAL).answer
+            for seed in range(60)
         ]
         for follow in (0.0, 0.3)
     }
@@ -33,12 +38,20 @@ def test_the_effect_is_that_of_a_regression_image_by_image():
     labels, contexts, answers = draw(follow=0.3, hard=0.4, seed=5)
     found = measure_reliance(labels, contexts, answers, USUAL)
     right = (labels == answers).astype(float)
-    home = np.array([USUAL[label] == context for label, context in zip(labels, contexts, strict=True)], dtype=float)
-    design = np.column_stack([home, labels[:, None] == CLASSES, (contexts[:, None] == CONTEXTS)[:, 1:]]).astype(float)
+    home = np.array(
+        [USUAL[label] == context for label, context in zip(labels, contexts, strict=True)],
+        dtype=float,
+    )
+    design = np.column_stack(
+        [home, labels[:, None] == CLASSES, (contexts[:, None] == CONTEXTS)[:, 1:]]
+    ).astype(float)
     coefficients = np.linalg.lstsq(design, right, rcond=None)[0]
     assert found.effect == pytest.approx(coefficients[0], abs=1e-9)
     rest = np.array(
-        [right[i] - right[(labels == labels[i]) & (contexts == contexts[i])].mean() for i in range(len(labels))]
+        [
+            right[i] - right[(labels == labels[i]) & (contexts == contexts[i])].mean()
+            for i in range(len(labels))
+        ]
     )
     inverse = np.linalg.pinv(design.T @ design)
     sandwich = inverse @ (design.T * rest**2) @ design @ inverse
@@ -68,8 +81,15 @@ def test_where_all_classes_have_the_same_usual_context_nobody_can_tell():
 
 def test_contexts_of_one_class_each_are_compared_plainly_and_with_caution():
     labels, contexts, answers = draw(n=3000, follow=0.5)
-    home = np.array([USUAL[label] == context for label, context in zip(labels, contexts, strict=True)])
-    own = np.array([f"{label}, {'usual' if here else 'elsewhere'}" for label, here in zip(labels, home, strict=True)])
+    home = np.array(
+        [USUAL[label] == context for label, context in zip(labels, contexts, strict=True)]
+    )
+    own = np.array(
+        [
+            f"{label}, {'usual' if here else 'elsewhere'}"
+            for label, here in zip(labels, home, strict=True)
+        ]
+    )
     found = measure_reliance(labels, own, answers, {label: f"{label}, usual" for label in USUAL})
     assert found.answer == "yes"
     assert not found.separable
@@ -82,7 +102,9 @@ def test_the_sentences_name_figures_and_classes():
     labels, contexts, answers = draw(n=3000, follow=0.6)
     answers = np.where(labels == "gull", labels, answers)  # gulls are recognised everywhere
     words = " ".join(measure_reliance(labels, contexts, answers, USUAL).sentences())
-    assert words.startswith("Yes, the model relies on the context: 100 % right in a class's usual context, ")
+    assert words.startswith(
+        "Yes, the model relies on the context: 100 % right in a class's usual context, "
+    )
     assert "Most affected: " in words
     assert "cow (100 % in grass, " in words
     assert "gull (" not in words
@@ -100,16 +122,24 @@ def test_without_two_places_there_is_nothing_to_compare():
 
 def test_the_usual_context_is_the_one_that_goes_with_the_class():
     # As in CelebA: most of either class are women, but blond goes with women and dark with men.
-    training = {("blond", "woman"): 94, ("blond", "man"): 6, ("dark", "woman"): 54, ("dark", "man"): 46}
+    training = {
+        ("blond", "woman"): 94,
+        ("blond", "man"): 6,
+        ("dark", "woman"): 54,
+        ("dark", "man"): 46,
+    }
     assert usual_contexts_of(training) == {"blond": "woman", "dark": "man"}
     assert usual_contexts_of(dict.fromkeys(training, 50)) == {}
     labels, contexts, answers = draw()
-    found = measure_reliance(labels, contexts, answers, {"cow": "grass"})  # the others are neither there nor elsewhere
+    # The others are neither there nor elsewhere
+    found = measure_reliance(labels, contexts, answers, {"cow": "grass"})
     assert found.samples_elsewhere == np.sum((labels == "cow") & (contexts != "grass"))
 
 
 def test_association_is_seen_and_chance_is_not():
-    assert goes_together({("cow", "grass"): 60, ("cow", "sand"): 20, ("camel", "grass"): 20, ("camel", "sand"): 60})
+    assert goes_together(
+        {("cow", "grass"): 60, ("cow", "sand"): 20, ("camel", "grass"): 20, ("camel", "sand"): 60}
+    )
     rng = np.random.default_rng(0)
     for _ in range(200):
         table = rng.multinomial(300, [1 / 9] * 9).reshape(3, 3)
@@ -124,10 +154,18 @@ def test_two_models_are_compared_on_the_same_images():
     one, other = (measure_reliance(labels, contexts, answers, USUAL) for answers in (relies, less))
     assert found.difference == pytest.approx(one.effect - other.effect)
     assert found.standard_error < np.hypot(one.effect_error, other.effect_error)
-    assert found.sentence("erm", "pfdl").startswith("erm relies more on the context than pfdl (difference ")
-    assert compare_reliance(labels, contexts, less, relies, USUAL).sentence("a", "b").startswith("b relies more")
+    assert found.sentence("erm", "pfdl").startswith(
+        "erm relies more on the context than pfdl (difference "
+    )
+    assert (
+        compare_reliance(labels, contexts, less, relies, USUAL)
+        .sentence("a", "b")
+        .startswith("b relies more")
+    )
     same = compare_reliance(labels, contexts, relies, relies, USUAL)
     assert same.difference == 0
-    assert same.sentence("erm", "pfdl").startswith("No difference is shown in how much erm and pfdl rely on the ")
+    assert same.sentence("erm", "pfdl").startswith(
+        "No difference is shown in how much erm and pfdl rely on the "
+    )
     nothing = compare_reliance(labels, contexts, relies, less, dict.fromkeys(USUAL, "grass"))
     assert nothing.sentence("erm", "pfdl").startswith("Cannot tell which")

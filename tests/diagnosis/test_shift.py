@@ -5,7 +5,12 @@ from pfdl.contexts import GroupAccuracy
 from pfdl.diagnosis import accuracy_under_shift
 
 TRAINING = {("cow", "grass"): 95, ("cow", "sand"): 5, ("camel", "grass"): 10, ("camel", "sand"): 40}
-TRUE = {("cow", "grass"): 0.9, ("cow", "sand"): 0.3, ("camel", "grass"): 0.5, ("camel", "sand"): 0.8}
+TRUE = {
+    ("cow", "grass"): 0.9,
+    ("cow", "sand"): 0.3,
+    ("camel", "grass"): 0.5,
+    ("camel", "sand"): 0.8,
+}
 
 
 def groups_of(accuracy, samples=200):

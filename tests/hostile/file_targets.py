@@ -45,22 +45,34 @@ EVALUATION = "evaluations/test.json"
 
 
 def as_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
-    return "\n".join([",".join(heading), *(",".join(row) for row in rows)]).encode("utf-8", "surrogatepass")
+    return "\n".join([",".join(heading), *(",".join(row) for row in rows)]).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
-lines = st.tuples(words, words, words, st.just("a" * 64) | words, st.sampled_from(["train", "test"]) | words, words)
+lines = st.tuples(
+    words,
+    words,
+    words,
+    st.just("a" * 64) | words,
+    st.sampled_from(["train", "test"]) | words,
+    words,
+)
 HEADING = ",".join(COLUMNS).encode()
 SOUND = {"format": FORMAT, "dominant": {}, "notes": []}
 
 
 @target(
     lambda: (
-        st.lists(lines, max_size=4).map(lambda rows: as_table(COLUMNS, rows)) | st.binary(max_size=60),
+        st.lists(lines, max_size=4).map(lambda rows: as_table(COLUMNS, rows))
+        | st.binary(max_size=60),
         records(
             format=st.just(FORMAT),
             dominant=st.dictionaries(words, words, max_size=2),
             notes=st.lists(words, max_size=2),
-            source=records(per_cell=st.integers(0, 5), strength=st.floats(), layout=words, seed=st.integers()),
+            source=records(
+                per_cell=st.integers(0, 5), strength=st.floats(), layout=words, seed=st.integers()
+            ),
         )
         | values,
     ),
@@ -69,17 +81,26 @@ SOUND = {"format": FORMAT, "dominant": {}, "notes": []}
         (HEADING + b"\na,b,c," + b"0" * 64 + b",test,test-" + b"1" * 5000 + b":1", SOUND),
         (HEADING, {"format": FORMAT, "dominant": {}}),
         (HEADING, {**SOUND, "notes": 3}),
-        *((HEADING, {**SOUND, "source": source}) for source in ([], {"strength": "x"}, {"per_cell": 2.5})),
+        *(
+            (HEADING, {**SOUND, "source": source})
+            for source in ([], {"strength": "x"}, {"per_cell": 2.5})
+        ),
     ],
 )
 def manifests(folder: Path, table: bytes, parameters: Any) -> None:
     if isinstance(parameters, dict):
-        parameters = {**parameters, "csv_sha256": hash_bytes(table)}  # so that what comes after the check is reached
+        # So that what comes after the check is reached
+        parameters = {
+            **parameters,
+            "csv_sha256": hash_bytes(table),
+        }
     (folder / "m.csv").write_bytes(table)
     (folder / "m.json").write_text(json.dumps(parameters))
     manifest = answered(read_manifest, folder / "m.csv")
     if manifest is not None:
-        assert not any(".." in row.path.split("/") or row.path.startswith("/") for row in manifest.rows)
+        assert not any(
+            ".." in row.path.split("/") or row.path.startswith("/") for row in manifest.rows
+        )
         assert all(isinstance(note, str) for note in manifest.notes)
         assert set(manifest.dominant) is not None
         assert all(isinstance(name, str) for name in manifest.set_names)
@@ -87,7 +108,21 @@ def manifests(folder: Path, table: bytes, parameters: Any) -> None:
 
 
 cells = (
-    st.sampled_from(["", "a.png", "b/c.png", "../a.png", "/a.png", "-1", "1", "train", "e\u0301", "\xe9", "a\0b"])
+    st.sampled_from(
+        [
+            "",
+            "a.png",
+            "b/c.png",
+            "../a.png",
+            "/a.png",
+            "-1",
+            "1",
+            "train",
+            "e\u0301",
+            "\xe9",
+            "a\0b",
+        ]
+    )
     | words
 )
 
@@ -96,16 +131,25 @@ cells = (
     lambda: (
         st.sampled_from([",", ";", "\t", "|", " "]),
         st.lists(st.lists(cells, max_size=4), max_size=5),
-        st.sampled_from(["m.csv", "m.tsv", "m.txt", "m.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt"]),
+        st.sampled_from(
+            ["m.csv", "m.tsv", "m.txt", "m.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt"]
+        ),
         st.binary(max_size=30),
     ),
     lambda: [
-        (",", [["a.png", "-1"], ["b/c.png", "1"]], "list_attr_celeba.csv", b"image_id,partition\na.png,0"),
+        (
+            ",",
+            [["a.png", "-1"], ["b/c.png", "1"]],
+            "list_attr_celeba.csv",
+            b"image_id,partition\na.png,0",
+        ),
         (" ", [["a.png", "-1"], ["b/c.png", "1"]], "list_attr_celeba.txt", b"a.png 0\nb/c.png 2"),
         (" ", [], "list_attr_celeba.txt", b""),
     ],
 )
-def tables_of_images(folder: Path, separator: str, rows: Sequence[Sequence[str]], name: str, partition: bytes) -> None:
+def tables_of_images(
+    folder: Path, separator: str, rows: Sequence[Sequence[str]], name: str, partition: bytes
+) -> None:
     lines = [separator.join(row) for row in [("path", "label", "context", "split"), *rows]]
     content = "\n".join(lines).encode("utf-8", "surrogatepass")
     (folder / name).write_bytes(b"2\n" * name.endswith(".txt") + content)
@@ -113,7 +157,9 @@ def tables_of_images(folder: Path, separator: str, rows: Sequence[Sequence[str]]
         (folder / name.replace("attr_celeba", "eval_partition")).write_bytes(partition)
     listed = answered(list_table, folder, folder / name, None, None, True)
     if listed is not None:
-        assert not any(".." in file.path.split("/") or file.path.startswith("/") for file in listed[0])
+        assert not any(
+            ".." in file.path.split("/") or file.path.startswith("/") for file in listed[0]
+        )
         assert len({file.class_name for file in listed[0]}) > 1
 
 
@@ -121,7 +167,20 @@ def tables_of_images(folder: Path, separator: str, rows: Sequence[Sequence[str]]
     lambda: (
         st.lists(
             st.lists(
-                st.sampled_from(["a", "A", "train", "test", "on grass", "photo", "sketch", "e\u0301", "\xe9", "x(a)"]),
+                st.sampled_from(
+                    [
+                        "a",
+                        "A",
+                        "train",
+                        "test",
+                        "on grass",
+                        "photo",
+                        "sketch",
+                        "e\u0301",
+                        "\xe9",
+                        "x(a)",
+                    ]
+                ),
                 min_size=1,
                 max_size=4,
             ),
@@ -130,7 +189,9 @@ def tables_of_images(folder: Path, separator: str, rows: Sequence[Sequence[str]]
         st.sampled_from([None, "class/context", "context/class", "a/b"]),
     ),
 )
-def folders_of_any_nesting(folder: Path, paths: Sequence[Sequence[str]], layout: str | None) -> None:
+def folders_of_any_nesting(
+    folder: Path, paths: Sequence[Sequence[str]], layout: str | None
+) -> None:
     for number, parts in enumerate(paths):
         place = folder.joinpath(*parts)
         place.mkdir(parents=True, exist_ok=True)
@@ -162,7 +223,10 @@ def _claim_again(folder: Path) -> None:
 def any_bytes(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target:
     """Return the target that puts bytes in the place of all files with these names."""
 
-    @target(lambda: (st.binary(max_size=200),), lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)])
+    @target(
+        lambda: (st.binary(max_size=200),),
+        lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)],
+    )
     def check(folder: Path, content: bytes) -> None:
         for name in names:
             (folder / name).parent.mkdir(exist_ok=True)
@@ -173,7 +237,9 @@ def any_bytes(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target
 
 
 def special_file(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target:
-    """Return the target that puts a pipe, a device or a folder where a file should be: nobody waits or reads on."""
+    """Return the target that puts a pipe, a device or a folder where a file should be: nobody waits
+    or reads on.
+    """
 
     @target(lambda: (st.sampled_from(names), st.sampled_from(SPECIAL)), share=0.4)
     def check(folder: Path, name: str, kind: str) -> None:
@@ -198,11 +264,14 @@ special_files = special_file(NAMES, read_everything)
     lambda: (
         records(
             **{
-                name: st.dictionaries(words, st.floats(), max_size=2) for name in ("by_ratio", "by_label", "by_context")
+                name: st.dictionaries(words, st.floats(), max_size=2)
+                for name in ("by_ratio", "by_label", "by_context")
             },
             overall=st.floats(),
             calibration_error=st.floats(),
-            worst_group=records(accuracy=st.floats(), label=words, context=words, samples=st.integers()),
+            worst_group=records(
+                accuracy=st.floats(), label=words, context=words, samples=st.integers()
+            ),
         )
         | values,
     ),
@@ -219,7 +288,12 @@ MODEL = {"backbone": "mlp", "classes": ["a", "b"], "image_size": 8, "small_stem"
 
 
 def training(**changes: Any) -> dict[str, Any]:
-    return {"format": "pfdl-run-2", "kind": "training", "settings": {"model": {**MODEL, **changes}}, "made_with": {}}
+    return {
+        "format": "pfdl-run-2",
+        "kind": "training",
+        "settings": {"model": {**MODEL, **changes}},
+        "made_with": {},
+    }
 
 
 def write_run(folder: Path, content: Any, weights: bytes) -> None:
@@ -240,7 +314,9 @@ def sound_weights() -> bytes:
             kind=st.sampled_from(["training", "mmads"]),
             settings=records(
                 model=records(
-                    backbone=st.sampled_from(["mlp", "small", "resnet18", "timm/x", "timm/hf-hub:a/b"]),
+                    backbone=st.sampled_from(
+                        ["mlp", "small", "resnet18", "timm/x", "timm/hf-hub:a/b"]
+                    ),
                     classes=st.lists(words, min_size=1, max_size=3),
                     image_size=st.integers(-1, 20) | st.sampled_from([2**14, 2**31, 2**63]),
                     small_stem=st.booleans(),
@@ -272,12 +348,21 @@ def configurations(folder: Path, content: Any) -> None:
 @target(
     lambda: (tampered(load(sound_weights())),),
     lambda: [
-        ({name: torch.full_like(value, float("nan")) for name, value in load(sound_weights()).items()},),
+        (
+            {
+                name: torch.full_like(value, float("nan"))
+                for name, value in load(sound_weights()).items()
+            },
+        ),
         ({name: value.to(torch.int8) for name, value in load(sound_weights()).items()},),
     ],
 )
 def weights(folder: Path, state: dict[str, Any]) -> None:
-    kept = {str(name).encode("utf-8", "replace").decode(): one for name, one in state.items() if torch.is_tensor(one)}
+    kept = {
+        str(name).encode("utf-8", "replace").decode(): one
+        for name, one in state.items()
+        if torch.is_tensor(one)
+    }
     kept.pop("__metadata__", None)  # safetensors' own name
     write_run(folder, training(), save(kept))
     trained = answered(load_model, folder)

@@ -1,9 +1,10 @@
-"""Kills commands again and again, each time at another instant, and compares what a rerun ends with.
+"""Kills commands again and again, each time at another instant, and compares what a rerun ends
+with.
 
-Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: in the middle of
-its writes, one by one, when half of the file lies there under its temporary name, and a few times at random. What is
-printed is JSON, by command: how many times it was killed, and which files differed from those of a run that nobody
-killed.
+Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: in
+the middle of its writes, one by one, when half of the file lies there under its temporary name, and
+a few times at random. What is printed is JSON, by command: how many times it was killed, and which
+files differed from those of a run that nobody killed.
 """
 
 from __future__ import annotations
@@ -39,9 +40,14 @@ from tests.processes import Forked
 COMMAND_LINE = typer.main.get_command(cli.app)  # made once: that takes as long as a training
 RANDOM_KILLS = 1
 MOST_WRITES = 5
-"""A command that writes so often or more is killed in every second of its writes, or third; train in all of them."""
+"""A command that writes so often or more is killed in every second of its writes, or third; train
+in all of them.
+"""
 QUICK = "--backbone mlp --image-size 8 --epochs 2 --batch-size 16 --device cpu --no-export"
-STATES = "--objective stablenet+balance+pfdl --contexts known --set stablenet.steps=2 --set pfdl.hidden=4"
+STATES = (
+    "--objective stablenet+balance+pfdl --contexts known --set stablenet.steps=2 --set"
+    " pfdl.hidden=4"
+)
 TRAINING = f"{QUICK} --ratio 2:1 {STATES}"
 
 
@@ -58,13 +64,17 @@ def train(output: Path, data: Path) -> None:
 
 
 def train_on_inferred_contexts(output: Path, data: Path) -> None:
-    pfdl(f"train {data} {QUICK} --objective groupdro --contexts inferred --set confirm=false -o {output}")
+    pfdl(
+        f"train {data} {QUICK} --objective groupdro --contexts inferred --set confirm=false -o"
+        f" {output}"
+    )
 
 
 def refit(output: Path, data: Path) -> None:
     if not (run := data.parent / "trained").exists():  # by the first run, for all
         manifest = data.parent / "halves.csv"
-        pfdl(f"split {data} --validation 0.6 -o {manifest}")  # enough images of each group to refit on
+        # Enough images of each group to refit on
+        pfdl(f"split {data} --validation 0.6 -o {manifest}")
         pfdl(f"train {data} {QUICK} --set manifest={manifest} -o {run}")
     pfdl(f"refit {run} {data} --contexts known --device cpu -o {output}")
 
@@ -77,7 +87,9 @@ Command = Callable[[Path, Path], None]
 
 
 def start(command: Command, output: Path, data: Path, log: Path, kill_at: int = 0) -> int:
-    """Run the command in a process of its own, which kills itself in the middle of its n-th write if told so."""
+    """Run the command in a process of its own, which kills itself in the middle of its n-th write
+    if told so.
+    """
     if pid := os.fork():
         return pid
     status = 1
@@ -123,7 +135,12 @@ def content(folder: Path) -> dict[str, bytes]:
     found = {}
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
-        if path.is_dir() or name.startswith("tensorboard/") or "/tensorboard/" in name or path.name == LOCK:
+        if (
+            path.is_dir()
+            or name.startswith("tensorboard/")
+            or "/tensorboard/" in name
+            or path.name == LOCK
+        ):
             continue
         if path.name == CONFIG:
             found[name] = json.dumps(json.loads(path.read_bytes())["settings"]).encode()
@@ -140,7 +157,9 @@ def _bits(tensor: torch.Tensor) -> list[Any]:
 
 def kill_at_many_instants(command: Command, scratch: Path) -> dict[str, Any]:
     data, log, whole = pictures(scratch / "data"), scratch / "log", scratch / "whole"
-    with redirect_stdout(sys.stderr):  # all that is slow at first is done here, once, and inherited by every run
+    with redirect_stdout(
+        sys.stderr
+    ):  # all that is slow at first is done here, once, and inherited by every run
         command(scratch / "first", data)
     gc.freeze()  # no run looks for garbage among it
     began = time.monotonic()
@@ -168,10 +187,14 @@ def kill_at_many_instants(command: Command, scratch: Path) -> dict[str, Any]:
             for litter in output.glob(f"{_files.TEMPORARY}*"):
                 litter.unlink()
         if (ended := end_of(start(command, output, data, log))) != 0:
-            different[f"{kind} {when}"] = [f"the rerun ended with {ended}: {log.read_text()[-3000:]}"]
+            different[f"{kind} {when}"] = [
+                f"the rerun ended with {ended}: {log.read_text()[-3000:]}"
+            ]
         elif (found := content(output)) != expected:
             names = {*found, *expected}
-            different[f"{kind} {when}"] = sorted(name for name in names if found.get(name) != expected.get(name))
+            different[f"{kind} {when}"] = sorted(
+                name for name in names if found.get(name) != expected.get(name)
+            )
     return {
         "writes": writes,
         "kills in writes": in_writes,
@@ -186,11 +209,17 @@ def main(*commands: Command) -> None:
     resume.SAVE_EVERY = 0.0  # at every epoch, however short
     torch.set_num_threads(1)  # and so no other threads, which a fork would lose
     folder = Path(sys.argv[1])
-    print(json.dumps({one.__name__: kill_at_many_instants(one, folder / one.__name__) for one in commands}))
+    print(
+        json.dumps(
+            {one.__name__: kill_at_many_instants(one, folder / one.__name__) for one in commands}
+        )
+    )
 
 
 def check_reruns(main: Callable[[], None], products: dict[str, set[str]], folder: Path) -> None:
-    """Check what a call of ``main`` printed in a process of its own, given files that each command must write."""
+    """Check what a call of ``main`` printed in a process of its own, given files that each command
+    must write.
+    """
     done = Forked(main, folder)
     assert done.finish() == 0, done.stderr
     reports = json.loads(done.stdout)
@@ -200,5 +229,12 @@ def check_reruns(main: Callable[[], None], products: dict[str, set[str]], folder
         assert products[name] <= set(report["files"])
         assert report["writes"] >= len(products[name])
         # A kill at random may come too late, after the end; one within a write never does.
-        assert report["kills in writes"] <= report["killed"] <= report["kills in writes"] + RANDOM_KILLS
-        assert report["kills in writes"] == report["writes"] or report["kills in writes"] >= MOST_WRITES // 2
+        assert (
+            report["kills in writes"]
+            <= report["killed"]
+            <= report["kills in writes"] + RANDOM_KILLS
+        )
+        assert (
+            report["kills in writes"] == report["writes"]
+            or report["kills in writes"] >= MOST_WRITES // 2
+        )

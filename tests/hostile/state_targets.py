@@ -35,7 +35,9 @@ from tests.vision.tiny_images import tiny_data
 trees = st.recursive(
     st.none() | st.integers() | st.just({"tensor": "a"}) | words,
     lambda inner: st.sampled_from(["dict", "list", "tuple", "tensor", "float"]).flatmap(
-        lambda kind: st.lists(st.lists(inner, max_size=3) | inner, max_size=3).map(lambda items: {kind: items})
+        lambda kind: st.lists(st.lists(inner, max_size=3) | inner, max_size=3).map(
+            lambda items: {kind: items}
+        )
     ),
     max_leaves=6,
 )
@@ -53,7 +55,9 @@ trees = st.recursive(
 )
 def trees_of_states(folder: Path, tree: Any) -> None:
     tensors = {"a": torch.ones(2), "b": torch.ones((), dtype=torch.bfloat16)}
-    (folder / STATE).write_bytes(save(tensors, metadata={"format": STATE_FORMAT, "tree": json.dumps(tree)}))
+    (folder / STATE).write_bytes(
+        save(tensors, metadata={"format": STATE_FORMAT, "tree": json.dumps(tree)})
+    )
     state = answered(load_state, folder / STATE)
     assert state is None or isinstance(state, dict)
     state = read_state(folder)
@@ -96,7 +100,9 @@ def states_of_optimisers(folder: Path, attack: tuple[tuple[str, bool], Any]) -> 
     (kind, is_sharded), state = attack
     model, optimizer = a_step(kind, is_sharded)
     answered(load_optimizer if is_sharded else load_optimizer_state, optimizer, state)
-    if len(optimizer.state) == 4:  # with moments for some of its parameters PyTorch's fused SGD refuses to step
+    if (
+        len(optimizer.state) == 4
+    ):  # with moments for some of its parameters PyTorch's fused SGD refuses to step
         step(model, optimizer)
 
 
@@ -120,7 +126,10 @@ def states_of_penalties_and_weightings(folder: Path, case: tuple[str, Any]) -> N
     before = copy.deepcopy(part.state_dict())
     try:
         part.load_state_dict(state)
-    except (ValueError, RuntimeError):  # torch refuses missing and unknown weights with RuntimeError
+    except (
+        ValueError,
+        RuntimeError,
+    ):  # torch refuses missing and unknown weights with RuntimeError
         assert equal(before, part.state_dict())
     # Weights that are finite but far too large do load; the call then says so and updates nothing.
     value = answered(call, part, batch(seed=5))
@@ -169,18 +178,25 @@ def resumed_trainings(folder: Path, state: Any) -> None:
 
 @target(
     lambda: (
-        st.sampled_from(sorted(path.relative_to(made_run()).as_posix() for path in files_of(made_run()))),
+        st.sampled_from(
+            sorted(path.relative_to(made_run()).as_posix() for path in files_of(made_run()))
+        ),
         st.floats(0, 1, exclude_max=True),
         st.integers(1, 255),
     ),
     share=0.4,
 )
 def run_folders_with_a_byte_changed(folder: Path, name: str, place: float, change: int) -> None:
-    """Any byte of any file of a run: the training ends or says what is wrong, and so does the use of its model."""
+    """Any byte of any file of a run: the training ends or says what is wrong, and so does the use
+    of its model.
+    """
     copy_and_change(folder, name, place, change)
     answered(load_model, folder)
     source, manifest = tiny_data()
-    if answered(lambda: train(TINY, source, manifest, folder, device="cpu", tensorboard=False)) is not None:
+    if (
+        answered(lambda: train(TINY, source, manifest, folder, device="cpu", tensorboard=False))
+        is not None
+    ):
         answered(load_model, folder)
     answered(read_manifest, folder / "manifest.csv")
 

@@ -1,4 +1,6 @@
-"""Attacks on what reads files that others wrote: how they are run, hostile values to make them with, a full disk."""
+"""Attacks on what reads files that others wrote: how they are run, hostile values to make them
+with, a full disk.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ MEMORY = 4 << 30
 
 
 class Target(NamedTuple):
-    """A loader to attack, by a function that returns if the loader did, or said in a sentence what is wrong.
+    """A loader to attack, by a function that returns if the loader did, or said in a sentence what
+    is wrong.
 
     Attributes:
         check: Called with a folder of its own and what was drawn.
@@ -88,7 +91,11 @@ def attack(target: Target, scratch: Path) -> None:
 def bounded_memory() -> Iterator[None]:
     """Let a bomb be a MemoryError instead of the end of the machine."""
     resource = pytest.importorskip("resource")
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    pages = (
+        int(Path("/proc/self/statm").read_text().split()[0])
+        if Path("/proc/self/statm").exists()
+        else 0
+    )
     before = resource.getrlimit(resource.RLIMIT_AS)
     if pages:
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
@@ -110,8 +117,12 @@ def check_sentence(error: Exception) -> None:
     assert str(error).strip()
 
 
-words = st.text(max_size=8) | st.sampled_from(["", "train", "test", "cat", "/", "..", "0" * 64, "5:1", "test-1:0"])
-numbers = st.sampled_from([0, -1, 1, 0.5, 1e30, -1e30, 10**9, 2**31, 2**63, 2**200, float("nan"), float("inf"), True])
+words = st.text(max_size=8) | st.sampled_from(
+    ["", "train", "test", "cat", "/", "..", "0" * 64, "5:1", "test-1:0"]
+)
+numbers = st.sampled_from(
+    [0, -1, 1, 0.5, 1e30, -1e30, 10**9, 2**31, 2**63, 2**200, float("nan"), float("inf"), True]
+)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | numbers | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
@@ -132,7 +143,9 @@ SPECIAL = ("pipe", "folder", "loop", "zero", "null")
 
 
 def make_special(path: Path, kind: str) -> None:
-    """Put something there that is no regular file: to read it would fail, wait for ever or never end."""
+    """Put something there that is no regular file: to read it would fail, wait for ever or never
+    end.
+    """
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "folder":
@@ -166,16 +179,22 @@ def records(**parts: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]
 def tensors(draw: st.DrawFn, like: torch.Tensor | None = None) -> torch.Tensor:
     """Tensors of odd shapes and kinds; of the right shape too where there is one."""
     shape = draw(
-        st.sampled_from([*SHAPES, *([tuple(like.shape), tuple(like.shape[::-1])] if like is not None else [])])
+        st.sampled_from(
+            [*SHAPES, *([tuple(like.shape), tuple(like.shape[::-1])] if like is not None else [])]
+        )
     )
-    dtype = draw(st.sampled_from([*FLOATS, *WHOLE, *([like.dtype] * 3 if like is not None else [])]))
+    dtype = draw(
+        st.sampled_from([*FLOATS, *WHOLE, *([like.dtype] * 3 if like is not None else [])])
+    )
     fill = draw(st.sampled_from([0, 1, -1, 1e30, float("nan"), float("inf")]))
     return torch.full(shape, fill if dtype.is_floating_point else 0, dtype=torch.float64).to(dtype)
 
 
 @st.composite
 def tampered(draw: st.DrawFn, original: Any) -> Any:
-    """A state of nested dictionaries and lists with one to three of its parts exchanged, lost, added or swapped."""
+    """A state of nested dictionaries and lists with one to three of its parts exchanged, lost,
+    added or swapped.
+    """
     state = copy.deepcopy(original)
     for _ in range(draw(st.integers(1, 3))):
         places = list(_places(state))
@@ -191,9 +210,11 @@ def tampered(draw: st.DrawFn, original: Any) -> Any:
         elif action == "lose":
             del container[key]
         elif action == "add" and isinstance(container, dict):
-            container[draw(words | st.sampled_from(["fused", "foreach", "capturable", "amsgrad", "params"]))] = draw(
-                values | tensors() | st.just(True)
-            )
+            container[
+                draw(
+                    words | st.sampled_from(["fused", "foreach", "capturable", "amsgrad", "params"])
+                )
+            ] = draw(values | tensors() | st.just(True))
         elif action == "swap":
             other, name = places[draw(st.integers(0, len(places) - 1))]
             container[key] = copy.deepcopy(other[name])

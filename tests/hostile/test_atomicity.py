@@ -29,7 +29,9 @@ class TestStatesOfClassifiers(StateTester):
         return Classifier(TrainingConfig("mlp", name, image_size=8, augment="none"), 2)
 
     def use(self, thing, seed=0):
-        pictures = torch.randint(256, (8, 3, 8, 8), generator=torch.Generator().manual_seed(seed)).byte()
+        pictures = torch.randint(
+            256, (8, 3, 8, 8), generator=torch.Generator().manual_seed(seed)
+        ).byte()
         return thing.loss_of([pictures, torch.arange(8) % 2, torch.arange(8) // 2 % 2]).detach()
 
 
@@ -56,10 +58,16 @@ def _row(side: str) -> ManifestRow:
 FAILURES = {
     "other settings": (a_run, lambda run: claim_and_raise(run, {"seed": 2})),
     "work that fails": (a_run, lambda run: claim_and_raise(run, {"seed": 1})),
-    "a state that cannot be kept": (a_run, lambda run: save_state(run / "resume.safetensors", {"epoch": object()})),
+    "a state that cannot be kept": (
+        a_run,
+        lambda run: save_state(run / "resume.safetensors", {"epoch": object()}),
+    ),
     "a missing file set aside": (a_run, lambda run: set_aside(run / "absent", "It is absent.")),
     "a wrong name": (a_manifest, lambda folder: tiny_data(seed=5)[1].save(folder / "manifest.txt")),
-    "a leak": (a_manifest, lambda folder: Manifest((_row("train"), _row("test")), {}).save(folder / "manifest.csv")),
+    "a leak": (
+        a_manifest,
+        lambda folder: Manifest((_row("train"), _row("test")), {}).save(folder / "manifest.csv"),
+    ),
 }
 
 
@@ -104,7 +112,11 @@ def bad_tables() -> dict[str, tuple[Any, Any]]:
 
 def estimators() -> dict[str, type[BaseEstimator]]:
     found = {name: getattr(pfdl.tabular, name) for name in pfdl.tabular.__all__}
-    return {name: one for name, one in found.items() if isinstance(one, type) and issubclass(one, BaseEstimator)}
+    return {
+        name: one
+        for name, one in found.items()
+        if isinstance(one, type) and issubclass(one, BaseEstimator)
+    }
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

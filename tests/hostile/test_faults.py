@@ -1,9 +1,10 @@
-"""Faults of the machine under a training: a sentence or the system's own error, and the same end when it goes on.
+"""Faults of the machine under a training: a sentence or the system's own error, and the same end
+when it goes on.
 
-Elsewhere: a read-only folder in ``tests/test_runs.py``, kills in ``test_killing.py``, lost processes of one
-training in ``tests/vision/test_distributed.py``, dying workers of joblib and Ray in the laboratory's ``test_grid.py``
-and ``test_ray.py``, batches that are uneven over processes in ``tests/decorrelation/test_distributed.py`` and
-``tests/objectives/test_distributed.py``.
+Elsewhere: a read-only folder in ``tests/test_runs.py``, kills in ``test_killing.py``, lost
+processes of one training in ``tests/vision/test_distributed.py``, dying workers of joblib and Ray
+in the laboratory's ``test_grid.py`` and ``test_ray.py``, batches that are uneven over processes in
+``tests/decorrelation/test_distributed.py`` and ``tests/objectives/test_distributed.py``.
 """
 
 import multiprocessing
@@ -48,7 +49,9 @@ def whole(data, tmp_path_factory):
 
 
 def with_a_worker_that_dies():
-    """Train with two processes that load images, one of which kills itself after the first epoch was saved."""
+    """Train with two processes that load images, one of which kills itself after the first epoch
+    was saved.
+    """
     data, output = map(Path, sys.argv[1:])
     multiprocessing.set_start_method("fork", force=True)  # as a command does on Linux
     resume.SAVE_EVERY = 0.0
@@ -63,7 +66,9 @@ def with_a_worker_that_dies():
     app(f"train {data} {QUIET} --set workers=2 -o {output}".split())
 
 
-def test_a_dead_process_that_loads_images_is_a_sentence_and_the_training_resumes(data, whole, tmp_path):
+def test_a_dead_process_that_loads_images_is_a_sentence_and_the_training_resumes(
+    data, whole, tmp_path
+):
     died = Forked(with_a_worker_that_dies, data, tmp_path / "run")
     assert died.finish() == 2, died.stderr
     assert "Error: a process that loads images ended unexpectedly" in died.stderr
@@ -82,7 +87,10 @@ def small_disk(tmp_path):
     place.mkdir()
 
     def resize(size, how="remount"):
-        return subprocess.run(["mount", "-t", "tmpfs", "-o", f"{how},size={size}", "tmpfs", place], capture_output=True)
+        return subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"{how},size={size}", "tmpfs", place],
+            capture_output=True,
+        )
 
     if shutil.which("mount") is None or resize(1 << 16, "rw").returncode:
         pytest.skip("only the administrator may mount a file system")
@@ -91,7 +99,9 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_a_disk_that_is_full_is_a_sentence_and_the_training_resumes_with_more_room(share, data, whole, small_disk):
+def test_a_disk_that_is_full_is_a_sentence_and_the_training_resumes_with_more_room(
+    share, data, whole, small_disk
+):
     place, resize = small_disk
     needed = sum(path.stat().st_size for path in whole.rglob("*"))
     resize(int(share * needed))
@@ -112,10 +122,13 @@ def with_little_memory():
     app(f"train {data} {QUIET} -o {output}".split())
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="nobody says how much memory is in use")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="nobody says how much memory is in use"
+)
 def test_too_little_memory_is_an_error_and_the_training_resumes(data, whole, tmp_path):
     ended = Forked(with_little_memory, data, tmp_path / "run", 1 << 25).finish(timeout=60)
-    # An exception, never a crash; a process whose memory does not even suffice to end is ended here, by SIGKILL.
+    # An exception, never a crash; a process whose memory does not even suffice to end is ended
+    # here, by SIGKILL.
     assert ended > 0 or ended == -signal.SIGKILL
     train(data, tmp_path / "run")
     assert content(tmp_path / "run") == content(whole)
@@ -123,13 +136,16 @@ def test_too_little_memory_is_an_error_and_the_training_resumes(data, whole, tmp
 
 @pytest.mark.parametrize("jump", [-1e9, 1e9])
 def test_a_clock_that_jumps_changes_nothing(jump, tmp_path, monkeypatch):
-    """Neither during a training nor between its stop and its resumption, when files are from the future or past."""
+    """Neither during a training nor between its stop and its resumption, when files are from the
+    future or past.
+    """
     expected = run(tmp_path / "expected")
     now, calls = time.time, []
     monkeypatch.setattr(time, "time", lambda: now() + jump * (calls.append(0) or len(calls) % 3))
     with monkeypatch.context() as patch:
         patch.setattr(
-            "pfdl.vision.training.RunKeeper", interrupting("batch_start", 6, lambda: interrupt(signal.SIGTERM))
+            "pfdl.vision.training.RunKeeper",
+            interrupting("batch_start", 6, lambda: interrupt(signal.SIGTERM)),
         )
         with pytest.raises(TrainingStoppedError):
             run(tmp_path / "run")

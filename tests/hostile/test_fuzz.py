@@ -1,4 +1,6 @@
-"""Whatever a file holds, a loader returns or says what is wrong; and nothing on disk is ever executed."""
+"""Whatever a file holds, a loader returns or says what is wrong; and nothing on disk is ever
+executed.
+"""
 
 import ast
 from pathlib import Path
@@ -30,6 +32,11 @@ def test_nothing_in_the_library_can_execute_what_it_reads():
                 if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
                     called = (node.func.value.id, node.func.attr)
                     assert called != ("joblib", "load"), path
-                    # Arrays and tensors alone, which NumPy and PyTorch read without running anything.
-                    assert called != ("np", "load") or "allow_pickle=False" in ast.unparse(node), path
-                    assert called != ("torch", "load") or "weights_only=True" in ast.unparse(node), path
+                    # Arrays and tensors alone, which NumPy and PyTorch read without running
+                    # anything.
+                    assert called != ("np", "load") or "allow_pickle=False" in ast.unparse(node), (
+                        path
+                    )
+                    assert called != ("torch", "load") or "weights_only=True" in ast.unparse(
+                        node
+                    ), path

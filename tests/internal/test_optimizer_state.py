@@ -71,7 +71,12 @@ def test_settings_are_taken_but_not_the_implementation():
     _, optimizer = trained(partial(optim.Adam, lr=0.5, betas=(0.5, 0.6), foreach=True))
     _, other = trained(MAKERS["fused Adam"], steps=0)
     state = optimizer.state_dict()
-    state["param_groups"][0] |= {"fused": False, "differentiable": True, "capturable": True, "strange": 3}
+    state["param_groups"][0] |= {
+        "fused": False,
+        "differentiable": True,
+        "capturable": True,
+        "strange": 3,
+    }
     load_optimizer_state(other, state)
     (group,) = other.param_groups
     assert (group["lr"], group["betas"]) == (0.5, (0.5, 0.6))
@@ -121,15 +126,30 @@ def group(**values):
 
 
 HOSTILE = {
-    "a moment of one number": (put("exp_avg", torch.zeros(1)), r"'exp_avg' of parameter 0 .* shape \(1,\).*\(3, 4\)"),
+    "a moment of one number": (
+        put("exp_avg", torch.zeros(1)),
+        r"'exp_avg' of parameter 0 .* shape \(1,\).*\(3, 4\)",
+    ),
     "sparse": (put("exp_avg", torch.zeros(3, 4).to_sparse()), "must be a tensor with numbers"),
     "NaN": (put("exp_avg", torch.full((3, 4), torch.nan)), "NaN or an infinity"),
     "another moment": (put("momentum_buffer", torch.zeros(3, 4)), "it must have \\["),
-    "an unknown parameter": (lambda state: state["state"].update({9: {}}), "parameter 9, which is in no group"),
+    "an unknown parameter": (
+        lambda state: state["state"].update({9: {}}),
+        "parameter 9, which is in no group",
+    ),
     "a state that is a list": (lambda state: state.update(state=[1]), "give a state_dict"),
-    "no groups": (lambda state: state.update(param_groups=[]), "has 0 groups of parameters; the optimiser has 1"),
-    "groups of another kind": (lambda state: state.update(param_groups=[3]), "a group of the optimiser state is 3"),
-    "too few parameters": (group(params=[0]), r"the list of parameters .* is \[0\]; it must be like \[0, 1, 2, 3\]"),
+    "no groups": (
+        lambda state: state.update(param_groups=[]),
+        "has 0 groups of parameters; the optimiser has 1",
+    ),
+    "groups of another kind": (
+        lambda state: state.update(param_groups=[3]),
+        "a group of the optimiser state is 3",
+    ),
+    "too few parameters": (
+        group(params=[0]),
+        r"the list of parameters .* is \[0\]; it must be like \[0, 1, 2, 3\]",
+    ),
     "a parameter twice": (group(params=[0, 0, 1, 2]), r"has the parameters \[0, 0, 1, 2\]"),
     "no parameters": (group(params=None), "the list of parameters .* is None"),
     "a learning rate that is a word": (group(lr="fast"), "setting 'lr'"),
@@ -172,7 +192,9 @@ def test_an_optimiser_with_a_closure_is_refused():
 
 
 def test_a_setting_that_makes_the_step_explode_is_refused():
-    """With alpha 0 a centred RMSprop divides by the spread of one gradient: by the rounding error of 0."""
+    """With alpha 0 a centred RMSprop divides by the spread of one gradient: by the rounding error
+    of 0.
+    """
     _, optimizer = trained(MAKERS["RMSprop"])
     state = copy.deepcopy(optimizer.state_dict())
     group(alpha=0.0)(state)

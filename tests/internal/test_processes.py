@@ -1,4 +1,6 @@
-"""What processes tell each other; over several of them, tests/vision/test_distributed.py and others look."""
+"""What processes tell each other; over several of them, tests/vision/test_distributed.py and others
+look.
+"""
 
 import pytest
 
@@ -24,4 +26,6 @@ def test_a_lost_process_is_a_sentence_and_other_errors_stay(world, error, wanted
         raise error
     assert (caught.value is error) is (wanted is not ConnectionError)
     if wanted is ConnectionError:
-        assert "another process of this training ended, so that process 1 stops" in str(caught.value)
+        assert "another process of this training ended, so that process 1 stops" in str(
+            caught.value
+        )

@@ -9,7 +9,13 @@ from safetensors.torch import save_file
 
 from pfdl._internal.state import load_state, save_state
 
-plain = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False) | st.text(max_size=5)
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**62), 2**62)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+)
 trees = st.recursive(
     plain,
     lambda inner: (
@@ -61,7 +67,10 @@ def test_what_is_no_state_is_refused_and_never_run(tmp_path):
 
 def test_numbers_that_json_has_not_come_back_and_are_no_bare_words_in_it(tmp_path):
     path = tmp_path / "state"
-    save_state(path, {"losses": [float("nan"), float("inf"), -float("inf"), 1.5], "size": torch.Size([2, 3])})
+    save_state(
+        path,
+        {"losses": [float("nan"), float("inf"), -float("inf"), 1.5], "size": torch.Size([2, 3])},
+    )
     losses = load_state(path)["losses"]
     assert [str(loss) for loss in losses] == ["nan", "inf", "-inf", "1.5"]
     assert load_state(path)["size"] == (2, 3)
@@ -73,7 +82,8 @@ def test_numbers_that_json_has_not_come_back_and_are_no_bare_words_in_it(tmp_pat
     "tree",
     [
         '{"tensor": "y"}',
-        '{"dict": [["a", {"tensor": "x"}], ["b", {"tensor": "x"}]]}',  # two entries that would share their memory
+        # two entries that would share their memory
+        '{"dict": [["a", {"tensor": "x"}], ["b", {"tensor": "x"}]]}',
         '{"dict": [["a", {"set": [1]}]]}',
         '{"dict": [["a", {"list": "abc"}]]}',
         '{"dict": [["a", {"float": "one"}]]}',
@@ -81,7 +91,9 @@ def test_numbers_that_json_has_not_come_back_and_are_no_bare_words_in_it(tmp_pat
     ],
 )
 def test_a_tree_that_nothing_writes_is_refused(tree, tmp_path):
-    save_file({"x": torch.ones(1)}, tmp_path / "state", metadata={"format": "pfdl-state-1", "tree": tree})
+    save_file(
+        {"x": torch.ones(1)}, tmp_path / "state", metadata={"format": "pfdl-state-1", "tree": tree}
+    )
     with pytest.raises(ValueError, match="not a whole training state"):
         load_state(tmp_path / "state")
 

@@ -4,7 +4,17 @@ from hypothesis import given, strategies as st
 
 from pfdl._internal.text import printable, printable_lines, spreadsheet_cell
 
-HOSTILE = ("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "a\rb", "a\nb", "\u202egnp.exe", "\udcff", "\x00", "\u2028")
+HOSTILE = (
+    "\x1b[2J",
+    "\x1b]0;title\x07",
+    "\x9b31m",
+    "a\rb",
+    "a\nb",
+    "\u202egnp.exe",
+    "\udcff",
+    "\x00",
+    "\u2028",
+)
 
 
 def test_no_name_can_steer_a_terminal():

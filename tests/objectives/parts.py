@@ -6,14 +6,25 @@ import torch
 
 from pfdl import PartialDecorrelation
 from pfdl.objectives.penalties import CORAL, IRM, CovarianceDecorrelation, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Uniform
+from pfdl.objectives.weightings import (
+    CNBB,
+    Balance,
+    BatchDWR,
+    CVaR,
+    GroupDRO,
+    Product,
+    StableNet,
+    Uniform,
+)
 
 SGD = partial(torch.optim.SGD, lr=0.01, momentum=0.9, fused=True)
 Adagrad = partial(torch.optim.Adagrad, lr=0.01)
 PARTS = {
     "PartialDecorrelation": lambda: PartialDecorrelation(6, hidden=4),
     "PartialDecorrelation, plain": lambda: PartialDecorrelation(6, hidden=(4, 3), warmup=3),
-    "PartialDecorrelation, standardised": lambda: PartialDecorrelation(6, hidden=4, standardize=True, fit_steps=2),
+    "PartialDecorrelation, standardised": lambda: PartialDecorrelation(
+        6, hidden=4, standardize=True, fit_steps=2
+    ),
     "PartialDecorrelation, SGD": lambda: PartialDecorrelation(6, hidden=4, optimizer=SGD),
     "PartialDecorrelation, Adagrad": lambda: PartialDecorrelation(6, hidden=4, optimizer=Adagrad),
     "CovarianceDecorrelation": lambda: CovarianceDecorrelation(6, hidden=4),

@@ -1,4 +1,6 @@
-"""An operation that raises leaves a penalty or a weighting as it was, and a state is loaded whole or not at all."""
+"""An operation that raises leaves a penalty or a weighting as it was, and a state is loaded whole
+or not at all.
+"""
 
 import copy
 
@@ -10,8 +12,12 @@ from tests.objectives.parts import PARTS, WITHOUT_STATE, batch, call, used
 from tests.states import StateTester, each, equal
 
 BAD_TENSORS = {
-    "NaN": lambda value: torch.full_like(value, torch.nan) if value.is_floating_point() else value[:-1],
-    "infinity": lambda value: torch.full_like(value, torch.inf) if value.is_floating_point() else value[:-1],
+    "NaN": lambda value: (
+        torch.full_like(value, torch.nan) if value.is_floating_point() else value[:-1]
+    ),
+    "infinity": lambda value: (
+        torch.full_like(value, torch.inf) if value.is_floating_point() else value[:-1]
+    ),
     "huge": lambda value: value * 1e30 if value.is_floating_point() else value + 10**12,
     "negative": lambda value: -1 - value.abs(),
     "one row short": lambda value: value[:-1],
@@ -30,13 +36,21 @@ def test_a_call_that_raises_changes_nothing(name, bad):
         before = copy.deepcopy(part.state_dict())
         try:
             call(part, tensors)
-        except (ValueError, TypeError, RuntimeError, IndexError):  # PyTorch's word for a label that is no class
+        except (
+            ValueError,
+            TypeError,
+            RuntimeError,
+            IndexError,
+        ):  # PyTorch's word for a label that is no class
             assert equal(before, part.state_dict())
             assert torch.isfinite(call(part, batch(seed=5))).all()  # and it still works
 
 
 def cast(tensors, dtype):
-    return {name: value.to(dtype) if value.is_floating_point() else value for name, value in tensors.items()}
+    return {
+        name: value.to(dtype) if value.is_floating_point() else value
+        for name, value in tensors.items()
+    }
 
 
 class TestStates(StateTester):

@@ -14,7 +14,9 @@ SIZES = [(7, 5), (6, 6), (12, 0), (4, 8)]
 
 
 class Spread(Penalty):
-    """Penalise the largest distance between two features: somebody's own penalty, which knows of no processes."""
+    """Penalise the largest distance between two features: somebody's own penalty, which knows of no
+    processes.
+    """
 
     def forward(self, features):
         return (features[:, None] - features[None]).square().sum(2).max()
@@ -23,7 +25,10 @@ class Spread(Penalty):
 register_objective("spread", Spread)
 SETTINGS = {"irm": {"irm": {"weight": 9.0, "anneal": 2}}, "pfdl": {"pfdl": {"hidden": 4}}}
 JOINED = ("irm+pfdl", "groupdro+coral", "balance+dwr", "stablenet+vrex")
-NAMES = [*(name for name, made_by in _known().items() if "pfdl_lab" not in made_by.__module__), *JOINED]
+NAMES = [
+    *(name for name, made_by in _known().items() if "pfdl_lab" not in made_by.__module__),
+    *JOINED,
+]
 
 
 def make(name):
@@ -47,19 +52,28 @@ def batches():
 
 
 def head():
-    return torch.linspace(-1, 1, P * CLASSES, dtype=torch.float64).view(P, CLASSES).sin().requires_grad_()
+    return (
+        torch.linspace(-1, 1, P * CLASSES, dtype=torch.float64)
+        .view(P, CLASSES)
+        .sin()
+        .requires_grad_()
+    )
 
 
 def loss_and_gradients(objective, features, labels, environments):
     leaf, weight = features.clone().requires_grad_(), head()
     # As indices any whole numbers will do: those of the contexts, for which DWR has a weight each.
-    loss = objective(leaf @ weight, labels, features=leaf, environments=environments, indices=environments)
+    loss = objective(
+        leaf @ weight, labels, features=leaf, environments=environments, indices=environments
+    )
     loss.backward()
     return loss.detach(), leaf.grad, weight.grad
 
 
 def sampled(rows, part=slice(None)):
-    """The loss where an objective gets the features of some samples only, each process of another number."""
+    """The loss where an objective gets the features of some samples only, each process of another
+    number.
+    """
     _, features, labels, _ = next(batches())
     leaf = features.clone().requires_grad_()
     loss = make("pfdl+spread")((leaf @ head())[part], labels[part], features=leaf[rows])
@@ -92,10 +106,13 @@ class TestProcesses(ProcessTester):
         for step, (sizes, *batch) in enumerate(batches()):
             torch.manual_seed(step + 100 * (rank or 0))
             if rank is None:
-                torch.manual_seed(int(torch.randint(2**31, ())))  # as the first process tells the others to draw
+                # As the first process tells the others to draw
+                torch.manual_seed(int(torch.randint(2**31, ())))
                 loss, of_features, of_head = loss_and_gradients(objective, *batch)
             else:
-                loss, *mine = loss_and_gradients(objective, *(torch.split(one, sizes)[rank] for one in batch))
+                loss, *mine = loss_and_gradients(
+                    objective, *(torch.split(one, sizes)[rank] for one in batch)
+                )
                 everyone = [None] * self.world
                 dist.all_gather_object(everyone, mine)  # averaged as DistributedDataParallel does
                 of_features = torch.cat([one for one, _ in everyone]) / self.world
@@ -103,11 +120,19 @@ class TestProcesses(ProcessTester):
             losses.append(loss)
             gradients.append((of_features, of_head))
             metrics.append(objective.metrics())
-        return {"losses": losses, "gradients": gradients, "metrics": metrics, "state": objective.state_dict()}
+        return {
+            "losses": losses,
+            "gradients": gradients,
+            "metrics": metrics,
+            "state": objective.state_dict(),
+        }
 
     def call(self, problem, is_culprit):
         if problem == "empty":
-            return make("erm"), {"logits": torch.empty(0, CLASSES), "labels": torch.empty(0, dtype=torch.long)}
+            return make("erm"), {
+                "logits": torch.empty(0, CLASSES),
+                "labels": torch.empty(0, dtype=torch.long),
+            }
         name, changes = CALLS[problem]
         batch = {"logits": torch.ones(4, CLASSES), "labels": torch.tensor([0, 1, 2, 0])}
         batch |= {"features": torch.eye(4, P), "environments": torch.tensor([0, 1, 0, 1])}
@@ -115,7 +140,9 @@ class TestProcesses(ProcessTester):
 
     def evaluate(self, rank):
         _, *batch = next(batches())
-        return loss_and_gradients(make("irm").eval(), *(one[6 * rank : 6 * rank + 6] for one in batch))
+        return loss_and_gradients(
+            make("irm").eval(), *(one[6 * rank : 6 * rank + 6] for one in batch)
+        )
 
     def more(self, rank):
         return {"sampled": sampled((slice(0, 3), slice(3, 5))[rank], slice(6 * rank, 6 * rank + 6))}
@@ -124,4 +151,6 @@ class TestProcesses(ProcessTester):
         loss, gradient = sampled(slice(0, 5))
         for process in processes:
             torch.testing.assert_close(process["sampled"][0], loss)
-        torch.testing.assert_close(sum(process["sampled"][1] for process in processes) / 2, gradient)
+        torch.testing.assert_close(
+            sum(process["sampled"][1] for process in processes) / 2, gradient
+        )

@@ -6,7 +6,15 @@ from torch.nn import functional as F
 from pfdl import PartialDecorrelation
 from pfdl.objectives import Objective, list_objectives, make_objective, register_objective, registry
 from pfdl.objectives.penalties import CORAL, IRM, Penalty, Quantization, VREx
-from pfdl.objectives.weightings import CNBB, Balance, BatchDWR, GroupDRO, Product, Uniform, Weighting
+from pfdl.objectives.weightings import (
+    CNBB,
+    Balance,
+    BatchDWR,
+    GroupDRO,
+    Product,
+    Uniform,
+    Weighting,
+)
 
 
 @pytest.fixture
@@ -33,7 +41,8 @@ class ByRisk(Weighting):
 
 def test_without_parts_it_is_the_mean_risk(batch):
     torch.testing.assert_close(
-        Objective()(batch["logits"], batch["labels"]), F.cross_entropy(batch["logits"], batch["labels"])
+        Objective()(batch["logits"], batch["labels"]),
+        F.cross_entropy(batch["logits"], batch["labels"]),
     )
 
 
@@ -60,7 +69,10 @@ def test_a_weighting_gets_what_it_needs_and_carries_no_gradient(batch):
     expected = (risks.detach() / risks.detach().mean() * risks).mean()
     loss = Objective(weighting=ByRisk())(**batch)
     torch.testing.assert_close(loss, expected)
-    ours, theirs = (torch.autograd.grad(value, batch["logits"], retain_graph=True)[0] for value in (loss, expected))
+    ours, theirs = (
+        torch.autograd.grad(value, batch["logits"], retain_graph=True)[0]
+        for value in (loss, expected)
+    )
     torch.testing.assert_close(ours, theirs)
 
 
@@ -71,14 +83,20 @@ def test_everything_is_divided_by_a_weight_above_one_once_it_acts(batch):
     assert objective.divisor() == 1
     torch.testing.assert_close(objective(logits, labels, environments=environments), risk + penalty)
     assert objective.divisor() == 40
-    torch.testing.assert_close(objective(logits, labels, environments=environments), (risk + 40 * penalty) / 40)
+    torch.testing.assert_close(
+        objective(logits, labels, environments=environments), (risk + 40 * penalty) / 40
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
         ("erm", []),
-        *zip(("irm", "vrex", "balance", "coral", "dwr"), ([IRM], [VREx], [Balance], [CORAL], [BatchDWR]), strict=True),
+        *zip(
+            ("irm", "vrex", "balance", "coral", "dwr"),
+            ([IRM], [VREx], [Balance], [CORAL], [BatchDWR]),
+            strict=True,
+        ),
         ("vrex+pfdl+irm", [VREx, PartialDecorrelation, IRM]),
         ("cnbb", [CNBB, Quantization]),
         ("stablenet+balance", [Product]),
@@ -88,7 +106,9 @@ def test_everything_is_divided_by_a_weight_above_one_once_it_acts(batch):
 def test_names_compose(name, parts, batch):
     objective = make_objective(name, 6)
     weightings = [part for part in parts if issubclass(part, Weighting)]
-    assert [type(part) for part in objective.penalties] == [part for part in parts if part not in weightings]
+    assert [type(part) for part in objective.penalties] == [
+        part for part in parts if part not in weightings
+    ]
     assert isinstance(objective.weighting, *(weightings or [Uniform]))
     objective(**batch).backward()
     assert torch.isfinite(batch["logits"].grad).all()
@@ -124,7 +144,9 @@ class TestRegistering:
         (listed,) = [one for one in list_objectives() if one.name == "both"]
         assert (listed.summary, listed.settings) == ("Weigh by risk, and IRM.", ("weight=2.0",))
 
-    @pytest.mark.parametrize(("name", "message"), [("pfdl", "already"), ("a+b", "letters"), ("", "letters")])
+    @pytest.mark.parametrize(
+        ("name", "message"), [("pfdl", "already"), ("a+b", "letters"), ("", "letters")]
+    )
     def test_a_name_that_cannot_be_used_is_refused(self, name, message):
         with pytest.raises(ValueError, match=message):
             register_objective(name, ByRisk)
@@ -136,7 +158,9 @@ class TestRegistering:
             name, load = "from-a-package", staticmethod(lambda: ByRisk)
 
         registry._load_entry_points.cache_clear()
-        monkeypatch.setattr(registry, "entry_points", lambda group: [Point] if group == "pfdl.objectives" else [])
+        monkeypatch.setattr(
+            registry, "entry_points", lambda group: [Point] if group == "pfdl.objectives" else []
+        )
         assert isinstance(make_objective("from-a-package", 6).weighting, ByRisk)
         registry._load_entry_points.cache_clear()
 
@@ -172,7 +196,9 @@ def test_weightings_multiply(batch):
     one = Balance()(batch["labels"], batch["environments"])
     other = CNBB(steps=50)(batch["features"])
     torch.testing.assert_close(weights, one * other / (one * other).mean())
-    torch.testing.assert_close(weighting.effective_sample_size, weights.sum() ** 2 / weights.square().sum())
+    torch.testing.assert_close(
+        weighting.effective_sample_size, weights.sum() ** 2 / weights.square().sum()
+    )
     with_dwr = Product([BatchDWR(), Balance()])
     with_dwr(*(batch[name].detach() for name in with_dwr.needs))
     assert "mean_weight" in with_dwr.metrics()
@@ -183,7 +209,10 @@ def test_weightings_multiply(batch):
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        *((name, {name: {"steps": -1}}, "steps is -1") for name in ("dwr", "dwr-samples", "cnbb", "stablenet")),
+        *(
+            (name, {name: {"steps": -1}}, "steps is -1")
+            for name in ("dwr", "dwr-samples", "cnbb", "stablenet")
+        ),
         ("stablenet", {"stablenet": {"learning_rate": float("nan")}}, "learning_rate is nan"),
         ("stablenet", {"stablenet": {"decay": 1.5}}, "decay is 1.5; give a number from 0 to 1"),
         ("stablenet", {"stablenet": {"balance": 0.0}}, "balance is 0"),
@@ -191,11 +220,23 @@ def test_weightings_multiply(batch):
         ("groupdro", {"groupdro": {"step_size": -1}}, "step_size is -1"),
         *(("cvar", {"cvar": {"share": share}}, f"share is {share}") for share in (0.0, 1.5)),
         ("irm", {"irm": {"weight": float("inf")}}, r"weight is .*give a finite number"),
-        ("irm", {"irm": {"anneal": 1.5}}, r"a setting of 'irm' cannot be used: anneal is 1\.5; give a whole number"),
-        ("irm+nothing", {}, r"'nothing' in the objective 'irm\+nothing' is unknown; choose from balance, cnbb,"),
+        (
+            "irm",
+            {"irm": {"anneal": 1.5}},
+            r"a setting of 'irm' cannot be used: anneal is 1\.5; give a whole number",
+        ),
+        (
+            "irm+nothing",
+            {},
+            r"'nothing' in the objective 'irm\+nothing' is unknown; choose from balance, cnbb,",
+        ),
         ("", {}, "'' in the objective '' is unknown"),
         ("irm+irm", {}, "names a part twice"),
-        ("irm", {"pfdl": {"weight": 1.0}}, "settings for pfdl were given but the objective is 'irm'"),
+        (
+            "irm",
+            {"pfdl": {"weight": 1.0}},
+            "settings for pfdl were given but the objective is 'irm'",
+        ),
     ],
 )
 def test_names_and_settings_that_make_no_sense_are_refused(name, settings, message):
@@ -204,7 +245,8 @@ def test_names_and_settings_that_make_no_sense_are_refused(name, settings, messa
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"), [("pfdl", "features"), ("balance", "environments"), ("irm", "environments")]
+    ("name", "missing"),
+    [("pfdl", "features"), ("balance", "environments"), ("irm", "environments")],
 )
 def test_what_is_missing_is_named(name, missing, batch):
     del batch[missing]

@@ -1,4 +1,6 @@
-"""The penalties on what differs between environments, and CNBB's, against transcriptions of their definitions."""
+"""The penalties on what differs between environments, and CNBB's, against transcriptions of their
+definitions.
+"""
 
 import pytest
 import torch
@@ -34,16 +36,26 @@ def batch(classes):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_irm_is_that_of_the_published_code(classes):
     logits, labels, environments = batch(classes)
-    expected = sum(published_penalty(logits[environments == e], labels[environments == e]) for e in range(3)) / 3
+    expected = (
+        sum(
+            published_penalty(logits[environments == e], labels[environments == e])
+            for e in range(3)
+        )
+        / 3
+    )
     penalty = IRM(weight=7.0)(logits, labels, environments)
     torch.testing.assert_close(penalty, 7 * expected)
-    ours, theirs = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, 7 * expected))
+    ours, theirs = (
+        torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, 7 * expected)
+    )
     torch.testing.assert_close(ours, theirs)
 
 
 def test_a_column_of_logits_is_the_same_as_a_vector():
     logits, labels, environments = batch(2)
-    assert IRM()(logits[:, None], labels.long(), environments) == IRM()(logits, labels, environments)
+    assert IRM()(logits[:, None], labels.long(), environments) == IRM()(
+        logits, labels, environments
+    )
 
 
 def test_the_weight_is_one_until_the_annealing_ends_and_evaluation_does_not_count():
@@ -63,7 +75,11 @@ def test_environments_and_labels_must_be_one_per_sample():
         IRM()(logits, labels, environments[:3])
     with pytest.raises(ValueError, match=r"logits have shape \(11,\) and labels \(10,\)"):
         IRM()(logits, labels[1:], environments)
-    for penalty, given in ((IRM(), (logits, labels)), (VREx(), (logits, labels)), (CORAL(), (torch.ones(11, 2),))):
+    for penalty, given in (
+        (IRM(), (logits, labels)),
+        (VREx(), (logits, labels)),
+        (CORAL(), (torch.ones(11, 2),)),
+    ):
         with pytest.raises(ValueError, match="environments go below 0, and −1 stands for unknown"):
             penalty(*given, environments - 1)
 
@@ -74,12 +90,17 @@ def test_vrex_is_the_variance_of_the_environments_risks(num_environments):
     logits = torch.randn(12, 5, generator=generator, dtype=torch.float64, requires_grad=True)
     labels = torch.randint(5, (12,), generator=generator)
     environments = torch.arange(12) % num_environments
-    risks = [F.cross_entropy(logits[environments == e], labels[environments == e]) for e in range(num_environments)]
+    risks = [
+        F.cross_entropy(logits[environments == e], labels[environments == e])
+        for e in range(num_environments)
+    ]
     mean = sum(risks) / num_environments
     expected = 3 * sum((risk - mean) ** 2 for risk in risks) / num_environments
     penalty = VREx(weight=3.0)(logits, labels, environments)
     torch.testing.assert_close(penalty, expected)
-    ours, theirs = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, expected))
+    ours, theirs = (
+        torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, expected)
+    )
     torch.testing.assert_close(ours, theirs)
 
 
@@ -89,7 +110,9 @@ def naive_coral(features, environments):
     for environment in sorted(set(environments.tolist())):
         rows = [features[i] for i in range(len(features)) if environments[i] == environment]
         mean = sum(rows) / len(rows)
-        covariances.append(sum(torch.outer(row - mean, row - mean) for row in rows) / (len(rows) - 1))
+        covariances.append(
+            sum(torch.outer(row - mean, row - mean) for row in rows) / (len(rows) - 1)
+        )
     distances = []
     for a in range(len(covariances)):
         for b in range(a + 1, len(covariances)):
@@ -102,7 +125,9 @@ def test_coral_is_that_of_the_definition():
     environments = torch.tensor([0, 0, 0, 4, 4, 4, 4, 2, 2, 2, 2, 2])
     fast, slow = CORAL(weight=3.0)(features, environments), 3 * naive_coral(features, environments)
     torch.testing.assert_close(fast, slow)
-    torch.testing.assert_close(torch.autograd.grad(fast, features), torch.autograd.grad(slow, features))
+    torch.testing.assert_close(
+        torch.autograd.grad(fast, features), torch.autograd.grad(slow, features)
+    )
 
 
 def test_coral_of_one_environment_is_zero():
@@ -126,9 +151,12 @@ def test_covariances_are_followed_as_strongly_as_the_whole_of_l_decorr(sharing):
         value = penalty(features)
         value.backward()
     losses = [
-        naive_decorrelation_loss(features, penalty.decomposition(features), center) for center in ("none", "batch")
+        naive_decorrelation_loss(features, penalty.decomposition(features), center)
+        for center in ("none", "batch")
     ]
-    whole, covariance = (torch.autograd.grad(loss, features, retain_graph=True)[0] for loss in losses)
+    whole, covariance = (
+        torch.autograd.grad(loss, features, retain_graph=True)[0] for loss in losses
+    )
     matched = whole.norm() / covariance.norm()
     assert matched > 1
     torch.testing.assert_close(features.grad, 0.5 * matched * covariance)

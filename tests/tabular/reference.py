@@ -14,7 +14,9 @@ from pfdl.tabular.screening import Screening
 
 
 def dwr_loss_with_copies(X: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """DWR's first stage as its authors wrote it: the table stacked once per column, with that column zeroed."""
+    """DWR's first stage as its authors wrote it: the table stacked once per column, with that
+    column zeroed.
+    """
     n, p = X.shape
     copies = torch.stack([X * (torch.arange(p) != j) for j in range(p)])
     loss = torch.zeros((), dtype=X.dtype)
@@ -44,14 +46,23 @@ def residual_variance(target: np.ndarray, inputs: np.ndarray) -> float:
     return float(rest @ rest / (n - inputs.shape[1] - 1))
 
 
-def evidence(X: np.ndarray, label: np.ndarray, j: int, dropped: list[int]) -> tuple[float, float, float]:
+def evidence(
+    X: np.ndarray, label: np.ndarray, j: int, dropped: list[int]
+) -> tuple[float, float, float]:
     """m, k and share of column j given the dropped ones, by one regression after the other."""
     X = X / X.std(axis=0)
     others = np.delete(X, j, axis=1)
     given = X[:, dropped]
-    v_f, v_fy = residual_variance(X[:, j], given), residual_variance(X[:, j], np.hstack([given, label]))
-    v_rest, v_rest_y = residual_variance(X[:, j], others), residual_variance(X[:, j], np.hstack([others, label]))
-    # Unbiased variances may say that everything together explains less than nothing; the label then none of it, or all.
+    v_f, v_fy = (
+        residual_variance(X[:, j], given),
+        residual_variance(X[:, j], np.hstack([given, label])),
+    )
+    v_rest, v_rest_y = (
+        residual_variance(X[:, j], others),
+        residual_variance(X[:, j], np.hstack([others, label])),
+    )
+    # Unbiased variances may say that everything together explains less than nothing; the label then
+    # none of it, or all.
     share = (v_f - v_fy) / max(v_f - v_rest_y, np.finfo(float).tiny)
     return 1 - v_rest / v_f, 1 - v_rest_y / v_fy, min(max(share, 0.0), 1.0)
 
@@ -59,13 +70,17 @@ def evidence(X: np.ndarray, label: np.ndarray, j: int, dropped: list[int]) -> tu
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
-def select(draw: Draw, n: int, rate: float, seed: int, num_biased: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def select(
+    draw: Draw, n: int, rate: float, seed: int, num_biased: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of [S, V] and y kept with probability exp(−rate Σ |y − V_b|); rate 0 keeps all."""
     rng = np.random.default_rng(seed)
     rows, labels = [], []
     while sum(map(len, labels)) < n:
         s, v, y = draw(rng, 20_000)
-        kept = rng.random(len(y)) < np.exp(-rate * np.abs(y[:, None] - v[:, :num_biased]).sum(axis=1))
+        kept = rng.random(len(y)) < np.exp(
+            -rate * np.abs(y[:, None] - v[:, :num_biased]).sum(axis=1)
+        )
         rows.append(np.hstack([s, v])[kept])
         labels.append(y[kept])
     return np.concatenate(rows)[:n], np.concatenate(labels)[:n]

@@ -1,4 +1,6 @@
-"""Tables made to fool the screening: what it must get right, and what it is documented to get wrong."""
+"""Tables made to fool the screening: what it must get right, and what it is documented to get
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_selection_is_found_and_no_cause_is_dropped(name, rate):
         X, y = select(FOUND[name], 2000, rate, seed)
         num_causes = X.shape[1] - 5
         model = ScreenedRegressor().fit(X, y)
-        assert np.flatnonzero(model.screen_.screening_.decision == FOLLOWS_LABEL).tolist() == [num_causes]
+        assert np.flatnonzero(model.screen_.screening_.decision == FOLLOWS_LABEL).tolist() == [
+            num_causes
+        ]
         assert model.kept_[:num_causes].all()
         assert model.coef_[num_causes] == 0.0
 
@@ -68,7 +72,9 @@ def test_without_selection_the_result_is_ordinary_least_squares(name):
 
 
 def test_documented_failure_one_cause_and_selection_cannot_be_told_apart():
-    """S → y → V reads the same from both ends: nothing in the table says which of the two is the cause."""
+    """S → y → V reads the same from both ends: nothing in the table says which of the two is the
+    cause.
+    """
     X, y = select(linear_table([1.0], noise=0.5), 2000, STRONG, 0)
     model = ScreenedRegressor().fit(X, y)
     assert model.screen_.screening_.outcome is Outcome.AMBIGUOUS
@@ -76,7 +82,9 @@ def test_documented_failure_one_cause_and_selection_cannot_be_told_apart():
 
 
 def test_one_dominant_cause_that_looks_like_a_follower_too_stays():
-    """y is nearly a copy of its main cause; what has nothing left in common with the others, given y, is V alone."""
+    """y is nearly a copy of its main cause; what has nothing left in common with the others, given
+    y, is V alone.
+    """
     X, y = select(linear_table([1.0, 0.3]), 2000, STRONG, 0)
     model = ScreenedRegressor().fit(X, y)
     assert np.flatnonzero(model.screen_.screening_.decision == FOLLOWS_LABEL).tolist() == [2]
@@ -99,11 +107,15 @@ def test_documented_failure_an_effect_of_y_is_dropped_though_it_is_useful():
 
 
 def test_random_unbiased_tables_rarely_lose_a_column():
-    """Factor models whose causes push the same way, on which k/m < 0.4 alone drops a cause in half of the draws."""
+    """Factor models whose causes push the same way, on which k/m < 0.4 alone drops a cause in half
+    of the draws.
+    """
     lost = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        X = rng.standard_normal((2000, 2)) @ np.abs(rng.standard_normal((2, 8))) + rng.standard_normal((2000, 8))
+        X = rng.standard_normal((2000, 2)) @ np.abs(
+            rng.standard_normal((2, 8))
+        ) + rng.standard_normal((2000, 8))
         signal = X[:, :5] @ (0.2 + np.abs(rng.standard_normal(5)))
         share = rng.choice([0.2, 0.5, 0.8, 0.95])
         y = signal + rng.standard_normal(2000) * signal.std() * np.sqrt((1 - share) / share)

@@ -1,4 +1,6 @@
-"""Tables in any units and bad ones: a result or a sentence that names the column, never one that is not finite."""
+"""Tables in any units and bad ones: a result or a sentence that names the column, never one that is
+not finite.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from sklearn.pipeline import make_pipeline
 from pfdl.data import make_mmads
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen
 
-REGRESSORS = [ScreenedRegressor(), PFDLRegressor(max_iter=30, random_state=0), DWRRegressor(max_iter=30)]
+REGRESSORS = [
+    ScreenedRegressor(),
+    PFDLRegressor(max_iter=30, random_state=0),
+    DWRRegressor(max_iter=30),
+]
 UNITS = [1e-8, 1e-7, 1e-3, 1e4, 1e7, 1e8]
 
 
@@ -42,12 +48,17 @@ def test_constant_y_and_more_columns_than_rows(model):
     X = np.random.default_rng(0).standard_normal((80, 4))
     assert np.allclose(fit_and_predict(model, X, np.full(80, 3.5)), 3.5, atol=1e-5)
     X = np.random.default_rng(0).standard_normal((20, 50))
-    assert np.allclose(fit_and_predict(model, X, X[:, 0]), X[:, 0], atol=1e-6)  # enough columns to fit every row
+    # Enough columns to fit every row
+    assert np.allclose(fit_and_predict(model, X, X[:, 0]), X[:, 0], atol=1e-6)
 
 
 def test_what_cannot_be_judged_is_said():
     X = np.random.default_rng(0).standard_normal((20, 50))
-    assert SelectionScreen(target="number").fit(X, np.ones(20)).verdict_.startswith("The label is constant")
+    assert (
+        SelectionScreen(target="number")
+        .fit(X, np.ones(20))
+        .verdict_.startswith("The label is constant")
+    )
     assert SelectionScreen().fit([[0.0], [1.0], [2.0]], ["a", "a", "a"]).get_support().all()
     screen = SelectionScreen().fit(X, X[:, 0] + X[:, 1])
     assert screen.get_support().all()
@@ -58,7 +69,9 @@ def test_what_cannot_be_judged_is_said():
 @pytest.mark.parametrize("scale", [1e155, 1e-310])
 def test_columns_and_labels_out_of_range_are_named(model, scale):
     table = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)), columns=list("abc"))
-    with pytest.raises(ValueError, match=r"column 'b' holds values up to .* squares leave the range"):
+    with pytest.raises(
+        ValueError, match=r"column 'b' holds values up to .* squares leave the range"
+    ):
         model.fit(table * [1.0, scale, 1.0], table["a"])
     with pytest.raises(ValueError, match="column 'y'"):
         model.fit(table, scale * table["a"])
@@ -82,18 +95,26 @@ def test_dwr_in_its_published_form_says_when_its_loss_overflows(scale):
 
 @pytest.mark.parametrize("model", REGRESSORS)
 def test_missing_values_and_words_are_named(model):
-    table = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 2)), columns=["age", "income"])
+    table = pd.DataFrame(
+        np.random.default_rng(0).standard_normal((30, 2)), columns=["age", "income"]
+    )
     y = [0, 1] * 15
     with pytest.raises(ValueError, match=r"column 'age' contains NaN in 1 of 30 rows\. Impute"):
         model.fit(table.assign(age=[np.nan, *table["age"][1:]]), y)
     with pytest.raises(ValueError, match="column 'income' contains infinity in 1 of 30 rows"):
         model.fit(table.assign(income=[np.inf, *table["income"][1:]]), y)
     for column in (["red", "blue"] * 15, pd.Categorical(["red", "blue"] * 15)):
-        with pytest.raises(ValueError, match=r"column 'colour' is of type .*, not numeric\. Encode it first"):
+        with pytest.raises(
+            ValueError, match=r"column 'colour' is of type .*, not numeric\. Encode it first"
+        ):
             model.fit(table.assign(colour=column), y)
-    with pytest.raises(ValueError, match=r"column 'day' holds dates or times .* days since the first one"):
+    with pytest.raises(
+        ValueError, match=r"column 'day' holds dates or times .* days since the first one"
+    ):
         model.fit(table.assign(day=pd.date_range("2020", periods=30)), y)
-    with pytest.raises(TypeError, match=r"Sparse data was passed for X, but dense data is required"):
+    with pytest.raises(
+        TypeError, match=r"Sparse data was passed for X, but dense data is required"
+    ):
         model.fit(csr_array(table.to_numpy()), y)
     model.fit(table, y)
     with pytest.raises(ValueError, match="column 'age' contains NaN"):
@@ -109,7 +130,9 @@ def test_nullable_and_boolean_columns_are_numbers():
 
 
 def test_missing_values_are_no_obstacle_where_the_estimator_takes_them():
-    """The screen judges by the complete rows, sets aside what is mostly missing, and hands the holes on."""
+    """The screen judges by the complete rows, sets aside what is mostly missing, and hands the
+    holes on.
+    """
     data = make_mmads(2000, 10, 1.7, seed=0)
     table = data.frame().drop(columns="y")
     rng = np.random.default_rng(0)
@@ -123,11 +146,15 @@ def test_missing_values_are_no_obstacle_where_the_estimator_takes_them():
     assert np.allclose(screen.explain().loc["S1":"S5", "m"], alone.explain().loc["S1":"S5", "m"])
     assert np.isnan(screen.transform(table)).any()
     assert SelectionScreen().fit(table, data.y, groups=np.arange(2000) % 2).get_support()[:5].all()
-    model = make_pipeline(SelectionScreen(), HistGradientBoostingRegressor(max_iter=5)).fit(table, data.y)
+    model = make_pipeline(SelectionScreen(), HistGradientBoostingRegressor(max_iter=5)).fit(
+        table, data.y
+    )
     assert np.isfinite(model.predict(table)).all()
     with pytest.raises(ValueError, match="column 'S2' contains infinity"):
         model.predict(table.assign(S2=np.inf))
-    nothing = SelectionScreen().fit(np.where(np.eye(30, 12, dtype=bool), np.nan, 1.0) * rng.random((30, 12)), range(30))
+    nothing = SelectionScreen().fit(
+        np.where(np.eye(30, 12, dtype=bool), np.nan, 1.0) * rng.random((30, 12)), range(30)
+    )
     assert nothing.get_support().all()
     holes = np.where(rng.random((40, 30)) < 0.15, np.nan, rng.random((40, 30)))
     assert "too few to judge" in SelectionScreen().fit(holes, rng.random(40)).verdict_

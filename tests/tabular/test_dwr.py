@@ -42,7 +42,9 @@ def test_stops_when_the_loss_rests(solver):
 
 
 def test_rmsprop_is_the_published_one():
-    """TensorFlow 1's, written out: decay 0.9, the mean square starts at 1, epsilon under the root."""
+    """TensorFlow 1's, written out: decay 0.9, the mean square starts at 1, epsilon under the
+    root.
+    """
     X = np.random.default_rng(0).standard_normal((30, 4))
     root, mean_square = np.ones(30), np.ones(30)
     for _ in range(25):
@@ -57,18 +59,27 @@ def test_rmsprop_is_the_published_one():
 
 def test_lbfgs_reaches_the_loss_of_the_published_solver_in_a_tenth_of_its_steps():
     data = make_mmads(400, 10, 1.7, seed=0)
-    published, ours = DWRRegressor(solver="rmsprop").fit(data.X, data.y), DWRRegressor().fit(data.X, data.y)
+    published, ours = (
+        DWRRegressor(solver="rmsprop").fit(data.X, data.y),
+        DWRRegressor().fit(data.X, data.y),
+    )
     assert published.n_iter_ == 5000
     assert ours.n_iter_ <= 500
     assert ours.loss_ < published.loss_
     assert np.abs(ours.coef_ - published.coef_).max() < 0.1
     assert ours.effective_sample_size_ == pytest.approx(published.effective_sample_size_, rel=0.15)
     naive = dwr_loss_with_copies(torch.tensor(data.X), torch.tensor(ours.sample_weight_))
-    assert naive.item() < dwr_loss_with_copies(torch.tensor(data.X), torch.ones(400, dtype=torch.float64)).item() / 10
+    assert (
+        naive.item()
+        < dwr_loss_with_copies(torch.tensor(data.X), torch.ones(400, dtype=torch.float64)).item()
+        / 10
+    )
 
 
 def test_lbfgs_does_not_stall_on_many_rows():
-    """Steps of one size swing along the sum of the weights there: Adam ended at 150 where RMSProp reached 38."""
+    """Steps of one size swing along the sum of the weights there: Adam ended at 150 where RMSProp
+    reached 38.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 8)) @ (np.eye(8) + 0.2 * rng.standard_normal((8, 8)))
     X /= X.std(axis=0)
@@ -89,17 +100,26 @@ def test_single_precision_gives_the_same_on_a_large_table(monkeypatch):
 def test_few_effective_rows_are_warned_of():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 1)) + 0.05 * rng.standard_normal((300, 12))
-    with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR are worth \d+ of 300 rows"):
+    with pytest.warns(
+        EffectiveSampleSizeWarning, match=r"the weights of DWR are worth \d+ of 300 rows"
+    ):
         DWRRegressor().fit(X, X[:, 0])
     data = make_mmads(300, 40, 1.7, seed=0)
-    with pytest.warns(EffectiveSampleSizeWarning, match=r"the weights of DWR fell to zero \(mean .*instead of 1\)"):
+    with pytest.warns(
+        EffectiveSampleSizeWarning, match=r"the weights of DWR fell to zero \(mean .*instead of 1\)"
+    ):
         assert DWRRegressor().fit(data.X, data.y).effective_sample_size_ > 30
 
 
 def test_a_fit_that_is_worse_than_the_mean_is_warned_of():
-    """Diabetes as scikit-learn has it: the weights are worth a little more than a tenth of the rows."""
+    """Diabetes as scikit-learn has it: the weights are worth a little more than a tenth of the
+    rows.
+    """
     X, y = load_diabetes(return_X_y=True)
-    with pytest.warns(EffectiveSampleSizeWarning, match=r"over all rows the fit is worse than the mean of y \(R² -0\."):
+    with pytest.warns(
+        EffectiveSampleSizeWarning,
+        match=r"over all rows the fit is worse than the mean of y \(R² -0\.",
+    ):
         model = DWRRegressor(standardize=False).fit(X, y)
     assert model.score(X, y) < 0
     assert model.effective_sample_size_ > 0.1 * len(y)
@@ -109,8 +129,14 @@ def test_a_fit_that_is_worse_than_the_mean_is_warned_of():
 
 
 def test_reproduces_the_paper_better_than_ordinary_least_squares():
-    """At (1000, 10, 1.7) the calibrated β_V error is .070 ± .012 against .101 ± .007 of OLS (ten seeds)."""
-    errors = {DWRRegressor: [], LinearRegression: []}  # with the default solver, not the published one
+    """At (1000, 10, 1.7) the calibrated β_V error is .070 ± .012 against .101 ± .007 of OLS (ten
+    seeds).
+    """
+    # With the default solver, not the published one
+    errors = {
+        DWRRegressor: [],
+        LinearRegression: [],
+    }
     for seed in range(3):
         data = make_mmads(1000, 10, 1.7, seed=seed)
         for method, found in errors.items():

@@ -13,8 +13,12 @@ from pfdl.tabular.moments import standardised
 from pfdl.tabular.screening import CHANGES
 
 
-def changing_table(seed, slopes=(1.5, 0.2, -0.8), n=400, shift=0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two causes with the same slopes everywhere; V is an effect of y whose strength is the environment's own."""
+def changing_table(
+    seed, slopes=(1.5, 0.2, -0.8), n=400, shift=0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two causes with the same slopes everywhere; V is an effect of y whose strength is the
+    environment's own.
+    """
     rng = np.random.default_rng(seed)
     parts = []
     for number, slope in enumerate(slopes):
@@ -80,7 +84,10 @@ def test_the_same_relation_everywhere_keeps_every_column():
 
 def test_classes_and_weights():
     X, y, groups = changing_table(0)
-    for label, weight in ((np.where(y > 0, "high", "low"), np.ones(len(y))), (y, np.full(len(y), 2.0))):
+    for label, weight in (
+        (np.where(y > 0, "high", "low"), np.ones(len(y))),
+        (y, np.full(len(y), 2.0)),
+    ):
         screen = SelectionScreen().fit(X, label, groups=groups, sample_weight=weight)
         assert screen.get_support().tolist() == [True, True, False]
 

@@ -19,7 +19,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen, pfdl as pfdl_module
+from pfdl.tabular import (
+    DWRRegressor,
+    PFDLRegressor,
+    ScreenedRegressor,
+    SelectionScreen,
+    pfdl as pfdl_module,
+)
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
 from tests.decorrelation.reference import naive_decomposition, naive_decomposition_loss
 
@@ -33,7 +39,11 @@ from tests.decorrelation.reference import naive_decomposition, naive_decompositi
 @pytest.mark.usefixtures("nothing_counted")  # most lines that run are scikit-learn's
 def test_scikit_learn_compatibility(estimator):
     results = check_estimator(estimator, on_skip=None, on_fail=None)
-    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    failed = {
+        result["check_name"]: result["exception"]
+        for result in results
+        if result["status"] == "failed"
+    }
     assert failed == {}
     assert sum(result["status"] == "passed" for result in results) > 40
 
@@ -75,7 +85,9 @@ def test_plot_shows_m_and_k_of_every_column(data):
     axes, why = model.plot(), model.explain()
     axes.figure.draw_without_rendering()
     assert why.index[0] == "V1"
-    shown = [name if name.isprintable() else name.encode("unicode_escape").decode() for name in why.index]
+    shown = [
+        name if name.isprintable() else name.encode("unicode_escape").decode() for name in why.index
+    ]
     assert [text.get_text() for text in axes.texts] == ["V1 (sure)", *shown[1:]]
     drawn = {(m, k) for line in axes.get_lines() for m, k in zip(*line.get_data(), strict=True)}
     assert set(zip(why["m"], why["k"], strict=True)) <= drawn
@@ -86,7 +98,9 @@ def test_plot_shows_m_and_k_of_every_column(data):
 
 def test_the_screen_stands_in_front_of_any_estimator(data):
     frame = data.frame().drop(columns="y")
-    pipeline = make_pipeline(SelectionScreen(), HistGradientBoostingRegressor(max_iter=5, random_state=0))
+    pipeline = make_pipeline(
+        SelectionScreen(), HistGradientBoostingRegressor(max_iter=5, random_state=0)
+    )
     pipeline.fit(frame, data.y)
     assert pipeline[:-1].get_feature_names_out().tolist() == ["S1", "S2", "S3", "S4", "S5"]
     alone = HistGradientBoostingRegressor(max_iter=5, random_state=0).fit(data.X[:, :5], data.y)
@@ -97,7 +111,9 @@ def test_what_is_to_be_kept_is_kept(data):
     frame = data.frame().drop(columns="y")
     trusted = SelectionScreen(keep="V1").fit(frame, data.y)
     assert followers(trusted) == []
-    assert trusted.verdict_.startswith("Behaving like an effect of the label, but kept as asked: V1.")
+    assert trusted.verdict_.startswith(
+        "Behaving like an effect of the label, but kept as asked: V1."
+    )
     assert trusted.suspects_.loc["V1", ["grade", "decision"]].tolist() == ["sure", AS_ASKED]
     assert followers(SelectionScreen(keep=[5]).fit(data.X, data.y)) == []
     kept = SelectionScreen(keep=["V3"]).fit(frame, data.y)
@@ -112,7 +128,10 @@ def test_weights_count_and_rows_without_weight_do_not(data):
     other = make_mmads(1000, 10, 1 + 1e-9, seed=1)
     X, y = np.vstack([data.X, other.X]), np.append(data.y, other.y)
     weight = np.repeat([1.0, 0.0], 1000)
-    alone, weighted = ScreenedRegressor().fit(data.X, data.y), ScreenedRegressor().fit(X, y, sample_weight=weight)
+    alone, weighted = (
+        ScreenedRegressor().fit(data.X, data.y),
+        ScreenedRegressor().fit(X, y, sample_weight=weight),
+    )
     assert np.array_equal(weighted.kept_, alone.kept_)
     assert np.allclose(weighted.coef_, alone.coef_)
     scaled = SelectionScreen().fit(data.X, data.y, sample_weight=np.full(1000, 7.0))
@@ -145,7 +164,9 @@ def test_pfdl_feeds_the_decomposition_into_least_squares(data):
 @pytest.mark.parametrize("hidden", [(8,), (8, 4)])
 def test_pfdl_trains_g_on_all_rows_by_the_loss_of_the_paper(data, hidden):
     """One full-batch step, against the same step written out."""
-    model = PFDLRegressor(max_iter=1, batch_size=None, learning_rate=0.5, hidden=hidden, random_state=3)
+    model = PFDLRegressor(
+        max_iter=1, batch_size=None, learning_rate=0.5, hidden=hidden, random_state=3
+    )
     model.fit(data.X, data.y)
     seed = int(np.random.RandomState(3).randint(2**31 - 1))
     torch.manual_seed(seed)
@@ -189,7 +210,9 @@ def test_pfdl_with_one_column_is_least_squares(data):
 )
 def test_parameters_are_stored_as_given_and_checked_in_fit(estimator, wrong, data):
     for name, value in wrong.items():
-        with pytest.raises(ValueError, match=rf"'{name}' parameter of .* must be .* Got {value!r} instead"):
+        with pytest.raises(
+            ValueError, match=rf"'{name}' parameter of .* must be .* Got {value!r} instead"
+        ):
             estimator(**{name: value}).fit(data.X, data.y)
 
 
@@ -200,11 +223,17 @@ def test_unfitted_models_say_so():
 
 
 def biased_classes(seed: int, n: int, follows: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Classes caused by five columns; a sixth agrees with the class in the rows that were kept, or in none."""
+    """Classes caused by five columns; a sixth agrees with the class in the rows that were kept, or
+    in none.
+    """
     rng = np.random.default_rng(seed)
     S, V = rng.standard_normal((40 * n, 5)), rng.standard_normal((40 * n, 3))
     y = np.where(S @ [1, -1, 1.5, 1, -1] + 0.3 * rng.standard_normal(40 * n) > 0, 1.0, -1.0)
-    kept = rng.random(40 * n) < np.exp(-2.5 * np.abs(y - V[:, 0])) if follows else np.arange(40 * n) < n
+    kept = (
+        rng.random(40 * n) < np.exp(-2.5 * np.abs(y - V[:, 0]))
+        if follows
+        else np.arange(40 * n) < n
+    )
     return np.hstack([S, V])[kept][:n], y[kept][:n]
 
 
@@ -231,7 +260,9 @@ def test_tables_and_their_diagnosis_do_without_torch(tmp_path):
         "pfdl.cli.main.app(['diagnose', 'X.csv', '--target', 'bmi'], standalone_mode=False)\n"
         "print('torch' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert result.stdout.splitlines()[-2:] == ["diagnosis.html", "False"]
 
 

@@ -18,7 +18,9 @@ def test_stability_report_for_any_table_and_grouping():
     year = np.repeat([2003, 2001, 2002], 20)
     model = LinearRegression().fit(table, y)
     report = stability_report(model, table, y, year)
-    expected = [rmse(y[year == name], model.predict(table[year == name])) for name in (2001, 2002, 2003)]
+    expected = [
+        rmse(y[year == name], model.predict(table[year == name])) for name in (2001, 2002, 2003)
+    ]
     assert report.index.tolist() == [2001, 2002, 2003]
     assert report["rows"].tolist() == [20, 20, 20]
     assert np.allclose(report["rmse"], expected)
@@ -36,7 +38,9 @@ def test_a_classifier_is_judged_by_accuracy_and_log_loss():
     report = stability_report(model, X, y, groups)
     for name in "abc":
         here = groups == name
-        assert report.loc[name, "accuracy"] == pytest.approx(accuracy_score(y[here], model.predict(X[here])))
+        assert report.loc[name, "accuracy"] == pytest.approx(
+            accuracy_score(y[here], model.predict(X[here]))
+        )
         expected = log_loss(y[here], model.predict_proba(X[here]), labels=["no", "yes"])
         assert report.loc[name, "log_loss"] == pytest.approx(expected)
     without = stability_report(RidgeClassifier().fit(X, y), X, y, groups)
@@ -45,5 +49,7 @@ def test_a_classifier_is_judged_by_accuracy_and_log_loss():
 
 def test_weights_count_in_the_report():
     model = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
-    report = stability_report(model, [[0.0], [0.0], [1.0]], [1.0, 3.0, 1.5], ["a", "a", "b"], sample_weight=[1, 0, 2])
+    report = stability_report(
+        model, [[0.0], [0.0], [1.0]], [1.0, 3.0, 1.5], ["a", "a", "b"], sample_weight=[1, 0, 2]
+    )
     assert report["rmse"].tolist() == pytest.approx([1.0, 0.5])

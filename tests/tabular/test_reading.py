@@ -32,12 +32,18 @@ def test_separators_are_recognised(separator, tmp_path):
 def test_decimal_commas_are_read_with_semicolons(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("﻿a;b;y\n1,5;;2\n2,5;7;4\n0,5;5;1\n0,7;6;3\n", encoding="utf-8")
-    assert read_table(path, "y")[0].to_dict("list") == {"a": [2.5, 0.5, 0.7], "b": [7, 5, 6]}  # without the empty cell
+    # Without the empty cell
+    assert read_table(path, "y")[0].to_dict("list") == {
+        "a": [2.5, 0.5, 0.7],
+        "b": [7, 5, 6],
+    }
 
 
 def test_parquet_is_read(tmp_path):
     pytest.importorskip("pyarrow", reason="Parquet files are read by pyarrow")
-    pd.DataFrame({"a": [1.0, 3.0, 2.0], "y": [2.0, 1.0, 5.0]}).to_parquet(tmp_path / "table.parquet")
+    pd.DataFrame({"a": [1.0, 3.0, 2.0], "y": [2.0, 1.0, 5.0]}).to_parquet(
+        tmp_path / "table.parquet"
+    )
     assert read_table(tmp_path / "table.parquet", "y")[0]["a"].tolist() == [1.0, 3.0, 2.0]
 
 

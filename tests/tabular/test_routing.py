@@ -67,9 +67,15 @@ def test_names_behind_a_column_transformer_are_those_of_the_user(data):
     colour = np.random.default_rng(0).choice(["blue", "green", "red"], size=len(data.y))
     table = data.frame().drop(columns="y").assign(colour=colour)
     encoder = make_column_transformer(
-        (OneHotEncoder(sparse_output=False), ["colour"]), remainder="passthrough", verbose_feature_names_out=False
+        (OneHotEncoder(sparse_output=False), ["colour"]),
+        remainder="passthrough",
+        verbose_feature_names_out=False,
     )
-    pipeline = make_pipeline(encoder, ScreenedRegressor()).set_output(transform="pandas").fit(table, data.y)
+    pipeline = (
+        make_pipeline(encoder, ScreenedRegressor())
+        .set_output(transform="pandas")
+        .fit(table, data.y)
+    )
     why = pipeline[-1].explain()
     assert why.index[:4].tolist() == ["V1", "colour_blue", "colour_green", "colour_red"]
     assert why.loc["V1", "decision"] == "follows the label"
@@ -80,10 +86,14 @@ def test_names_behind_a_column_transformer_are_those_of_the_user(data):
 def test_polars_in_and_out(polars, data):
     table = polars.from_dict({name: data.X[:, j] for j, name in enumerate(data.feature_names)})
     y, weight = polars.Series("y", data.y), polars.Series("w", np.full(400, 2.0))
-    model = ScreenedRegressor().fit(table, y, sample_weight=weight, groups=polars.Series(["a", "b"] * 200))
+    model = ScreenedRegressor().fit(
+        table, y, sample_weight=weight, groups=polars.Series(["a", "b"] * 200)
+    )
     assert model.feature_names_in_.tolist() == data.feature_names
     assert "effect of the label: V1." in model.verdict_
-    assert np.allclose(model.predict(table), ScreenedRegressor().fit(data.X, data.y).predict(data.X))
+    assert np.allclose(
+        model.predict(table), ScreenedRegressor().fit(data.X, data.y).predict(data.X)
+    )
     screen = SelectionScreen().set_output(transform="polars").fit(table, y)
     assert isinstance(screen.transform(table), polars.DataFrame)
     assert screen.transform(table).columns == screen.get_feature_names_out().tolist()
@@ -114,6 +124,8 @@ def test_polars_numbers_of_every_kind_are_numbers(polars, data):
             "single": polars.Series(data.X[:, 0], dtype=polars.Float32),
         }
     )
-    model = make_pipeline(SelectionScreen(), LogisticRegression()).fit(table, polars.Series(data.y > 0))
+    model = make_pipeline(SelectionScreen(), LogisticRegression()).fit(
+        table, polars.Series(data.y > 0)
+    )
     assert model[0].get_support().all()
     assert model.predict(table).shape == (400,)

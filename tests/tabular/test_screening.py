@@ -8,7 +8,13 @@ from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from pfdl.data import make_mmads
-from pfdl.tabular.moments import Evidence, class_functions, f_test, independent_columns, number_functions
+from pfdl.tabular.moments import (
+    Evidence,
+    class_functions,
+    f_test,
+    independent_columns,
+    number_functions,
+)
 from pfdl.tabular.screening import CONSTANT, FOLLOWS_LABEL, KEPT, Outcome
 from tests.tabular.reference import evidence, moments_of, residual_variance, screen
 
@@ -34,7 +40,9 @@ def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
 
 
 def test_relevance_is_the_t_test_of_ordinary_least_squares():
-    """With y itself as the label, 'column and label tell each other nothing' is the test of a coefficient."""
+    """With y itself as the label, 'column and label tell each other nothing' is the test of a
+    coefficient.
+    """
     X, y = correlated_table(1)
     table = Evidence(moments_of(X, y[:, None]))
     design = np.column_stack([X, np.ones(len(X))])
@@ -42,7 +50,9 @@ def test_relevance_is_the_t_test_of_ordinary_least_squares():
     rest = y - design @ beta
     freedom = len(X) - design.shape[1]
     error = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * (rest @ rest) / freedom)
-    assert np.allclose(table.relevance, 2 * stats.t.sf(np.abs(beta / error), freedom)[:5], rtol=1e-6)
+    assert np.allclose(
+        table.relevance, 2 * stats.t.sf(np.abs(beta / error), freedom)[:5], rtol=1e-6
+    )
 
 
 def test_correlation_test_is_the_f_test_of_a_regression():
@@ -56,7 +66,9 @@ def test_correlation_test_is_the_f_test_of_a_regression():
     ours = f_test(total, rest, 3, freedom=80 - 4)
     for j in range(4):
         n, inputs = len(X), 3
-        r2 = 1 - residual_variance(X[:, j], np.delete(X, j, axis=1)) * (n - inputs - 1) / (n * X[:, j].var())
+        r2 = 1 - residual_variance(X[:, j], np.delete(X, j, axis=1)) * (n - inputs - 1) / (
+            n * X[:, j].var()
+        )
         p_value = stats.f.sf(r2 / inputs / ((1 - r2) / (n - inputs - 1)), inputs, n - inputs - 1)
         assert ours[j] == pytest.approx(p_value, rel=1e-6)
     assert found.correlated.tolist() == [True, True, True, False]
@@ -64,7 +76,8 @@ def test_correlation_test_is_the_f_test_of_a_regression():
 
 @pytest.mark.parametrize("setting", ["independent", "s_to_v", "v_to_s"])
 @pytest.mark.parametrize(
-    ("n", "p", "r"), [(1000, 10, 1.7), (2000, 20, -1.7), (2000, 20, 1.5), (300, 10, 1.7), (2000, 40, 2.0)]
+    ("n", "p", "r"),
+    [(1000, 10, 1.7), (2000, 20, -1.7), (2000, 20, 1.5), (300, 10, 1.7), (2000, 40, 2.0)],
 )
 def test_finds_exactly_the_biased_columns_of_mmads(setting, n, p, r):
     for seed in range(3):
@@ -112,10 +125,14 @@ def test_independent_columns_write_the_others_as_combinations():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 3))
     table = np.column_stack([X, X[:, 0] - 2 * X[:, 1], np.ones(50)])
-    independent, combination = independent_columns(moments_of(table, np.empty((50, 0))), np.zeros(5, dtype=bool))
+    independent, combination = independent_columns(
+        moments_of(table, np.empty((50, 0))), np.zeros(5, dtype=bool)
+    )
     assert len(independent) == 3
     assert 4 not in independent
-    scaled = (table - table.mean(axis=0)) / np.where(table.std(axis=0) > 1e-12, table.std(axis=0), 1)
+    scaled = (table - table.mean(axis=0)) / np.where(
+        table.std(axis=0) > 1e-12, table.std(axis=0), 1
+    )
     assert np.allclose(scaled[:, independent] @ combination, scaled, atol=1e-8)
 
 
@@ -137,7 +154,9 @@ def test_label_functions_are_uncorrelated_and_span_what_they_should():
     assert residual_variance(hinge, functions) < 1e-10
     assert number_functions(np.repeat([0.0, 1.0], 10)).shape == (20, 1)
     codes = np.arange(30) % 3
-    assert np.allclose(class_functions(codes, 3).T @ class_functions(codes, 3) / 30, np.eye(2), atol=1e-8)
+    assert np.allclose(
+        class_functions(codes, 3).T @ class_functions(codes, 3) / 30, np.eye(2), atol=1e-8
+    )
 
 
 def test_others_add_to_the_label_as_an_f_test_says():

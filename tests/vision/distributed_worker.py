@@ -1,4 +1,5 @@
-"""What two processes train; test_distributed.py starts the first of them, and that one the other, as users do.
+"""What two processes train; test_distributed.py starts the first of them, and that one the other,
+as users do.
 
 All of it in one pair of processes, because to start one takes longer than to train it.
 """
@@ -31,14 +32,21 @@ EVERYTHING = TrainingConfig(
     select="worst-group",
     seed=7,
 )
-"""With all that could differ between processes: batch norm, augmentation, a memory, inferred contexts."""
+"""With all that could differ between processes: batch norm, augmentation, a memory, inferred
+contexts.
+"""
 PLAIN = replace(
-    EVERYTHING, backbone="mlp", objective="irm+coral+pfdl", contexts="known", objective_settings={}, augment="none"
+    EVERYTHING,
+    backbone="mlp",
+    objective="irm+coral+pfdl",
+    contexts="known",
+    objective_settings={},
+    augment="none",
 )
 """With nothing that depends on the process, so that two give what one gives."""
 COMMAND = (
-    "--backbone small --image-size 8 --epochs 3 --batch-size 16 --layout class/context --ratio natural "
-    "--device cpu --devices 2 --set tensorboard=false --no-export"
+    "--backbone small --image-size 8 --epochs 3 --batch-size 16 --layout class/context --ratio"
+    " natural --device cpu --devices 2 --set tensorboard=false --no-export"
 )
 
 
@@ -89,7 +97,13 @@ def main():
     make_fabric("cpu", devices=2)
     resume.SAVE_EVERY = 0.0
     said = {
-        "processes": (rank(), world_size(), anybody(rank() == 1), gather_objects(rank()), run_on_first(lambda: "same")),
+        "processes": (
+            rank(),
+            world_size(),
+            anybody(rank() == 1),
+            gather_objects(rank()),
+            run_on_first(lambda: "same"),
+        ),
         "fails": sentence(lambda: run_on_first(fail)),
     }
     run(folder / "uninterrupted")
@@ -99,7 +113,10 @@ def main():
     said["one device"] = sentence(lambda: train(PLAIN, *tiny_data(), folder / "one", device="cpu"))
     said["another run"] = sentence(lambda: run(folder / "plain"))
     said["another seed"] = sentence(lambda: run(folder / "seeds", replace(PLAIN, seed=rank())))
-    app(["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "whole")], standalone_mode=False)
+    app(
+        ["train", str(folder / "images"), *COMMAND.split(), "-o", str(folder / "whole")],
+        standalone_mode=False,
+    )
     torch.save(said, folder / f"{rank()}.pt")
     Interrupter.number = signal.SIGKILL
     training.RunKeeper = Interrupter

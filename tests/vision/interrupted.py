@@ -45,7 +45,9 @@ def finish(keeper, original=RunKeeper.finish):
 
 
 def assert_same_end(folder, expected):
-    """Bit for bit: the whole last state (network, g, memories, optimisers, schedules), the weights and the table."""
+    """Bit for bit: the whole last state (network, g, memories, optimisers, schedules), the weights
+    and the table.
+    """
     assert equal(load_state(folder / LAST), load_state(expected / LAST))
     for name in (WEIGHTS, METRICS):
         assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
@@ -77,12 +79,16 @@ class Interrupter(RunKeeper):
 
 
 def interrupting(place, at, action):
-    """Return what keeps a run but for an action at the n-th time that the training comes to a place."""
+    """Return what keeps a run but for an action at the n-th time that the training comes to a
+    place.
+    """
     return type("Interrupted", (Interrupter,), {"place": place, "at": at, "action": action})
 
 
 def interrupt(number):
-    """Send a signal and wait until it is seen: another thread may get it, and two before that are one."""
+    """Send a signal and wait until it is seen: another thread may get it, and two before that are
+    one.
+    """
     handler = signal.getsignal(number)
     os.kill(os.getpid(), number)
     while signal.getsignal(number) == handler:
@@ -90,7 +96,9 @@ def interrupt(number):
 
 
 def stop_at(place, at, folder, *, number=signal.SIGTERM, config=CONFIG):
-    """Stop a training by a signal at the n-th time that it comes to a place, and return its saved state."""
+    """Stop a training by a signal at the n-th time that it comes to a place, and return its saved
+    state.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "RunKeeper", interrupting(place, at, lambda: interrupt(number)))
         with pytest.raises(TrainingStoppedError, match="the same command resumes"):

@@ -11,7 +11,9 @@ import pfdl
 from pfdl.vision.backbones import OURS, list_backbones, make_backbone
 
 
-@pytest.mark.parametrize("name", ["mlp", "small", "resnet18", "mobilenet_v3_small", "timm/resnet10t"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "small", "resnet18", "mobilenet_v3_small", "timm/resnet10t"]
+)
 def test_every_family_gives_logits_and_its_features_are_reachable(name):
     model = make_backbone(name, num_classes=5, image_size=64).eval()
     with pfdl.attach(model) as tap, torch.no_grad():
@@ -97,7 +99,9 @@ def offline(*args, **kwargs):
 def test_pretrained_weights_without_a_network_are_a_sentence(name, monkeypatch):
     monkeypatch.setattr(models, "get_model", offline)
     monkeypatch.setattr("timm.create_model", offline)
-    with pytest.raises(ConnectionError, match=f"weights of '{name}' could not be downloaded .*weights=FILE"):
+    with pytest.raises(
+        ConnectionError, match=f"weights of '{name}' could not be downloaded .*weights=FILE"
+    ):
         make_backbone(name, 2, pretrained=True)
 
 
@@ -133,7 +137,10 @@ def state(**changes):
         ({"a": 1}, "it must map names to tensors"),
         ({"a": torch.ones(1)}, "'1.weight' is None; it must be a tensor"),
         (state(**{"1.bias": torch.ones(9)}), r"'1.bias' has shape \(9,\); it must be \(256,\)"),
-        (state(**{"1.bias": torch.full((256,), float("nan"))}), "'1.bias' has a NaN or an infinity"),
+        (
+            state(**{"1.bias": torch.full((256,), float("nan"))}),
+            "'1.bias' has a NaN or an infinity",
+        ),
         (state(**{"1.bias": torch.ones(256, dtype=torch.int8)}), "'1.bias' has dtype torch.int8"),
     ],
 )
@@ -156,10 +163,16 @@ def test_missing_or_doubled_weights_are_sentences(tmp_path):
 
 def test_a_network_of_ones_own_has_a_name(monkeypatch):
     monkeypatch.setattr("pfdl.vision.backbones.OURS", dict(OURS))
-    pfdl.register_backbone("own", lambda classes, size: nn.Sequential(nn.Flatten(), nn.Linear(3 * size**2, classes)))
+    pfdl.register_backbone(
+        "own", lambda classes, size: nn.Sequential(nn.Flatten(), nn.Linear(3 * size**2, classes))
+    )
     assert list_backbones("own*") == ["own"]
     assert make_backbone("own", 4, image_size=5)(torch.zeros(2, 3, 5, 5)).shape == (2, 4)
-    for name, problem in {"own": "already", "resnet18": "already", "timm/x": "letters, digits"}.items():
+    for name, problem in {
+        "own": "already",
+        "resnet18": "already",
+        "timm/x": "letters, digits",
+    }.items():
         with pytest.raises(ValueError, match=problem):
             pfdl.register_backbone(name, nn.Linear)
     with pytest.raises(TypeError, match="the factory of 'other' is a str"):

@@ -41,7 +41,9 @@ def loader():
 def trainer(*callbacks):
     """A trainer of Lightning that keeps and shows nothing."""
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    return Trainer(max_epochs=1, accelerator="cpu", callbacks=list(callbacks), **dict.fromkeys(quiet, False))
+    return Trainer(
+        max_epochs=1, accelerator="cpu", callbacks=list(callbacks), **dict.fromkeys(quiet, False)
+    )
 
 
 @pytest.mark.parametrize("output", ["tensor", "dict"])
@@ -83,7 +85,9 @@ def test_g_is_part_of_lightnings_checkpoints(tmp_path):
     second = PFDLCallback(hidden=8)
     trainer(second).fit(Own(), loader(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
     assert second.decorrelate.completed_fits == first.decorrelate.completed_fits == 2
-    for here, there in zip(second.decorrelate.parameters(), first.decorrelate.parameters(), strict=True):
+    for here, there in zip(
+        second.decorrelate.parameters(), first.decorrelate.parameters(), strict=True
+    ):
         assert torch.equal(here, there)
 
 
@@ -125,7 +129,9 @@ def test_the_classifier_trains_in_lightning_as_without_it_and_logs_its_validatio
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (16, 3, 8, 8), generator=generator).byte()
     labels, contexts = torch.arange(16) % 2, torch.arange(16) // 2 % 2
-    config = TrainingConfig("mlp", "groupdro+pfdl", image_size=8, epochs=1, batch_size=16, augment="none")
+    config = TrainingConfig(
+        "mlp", "groupdro+pfdl", image_size=8, epochs=1, batch_size=16, augment="none"
+    )
     torch.manual_seed(0)
     model, twin = ImageClassifier(config, 2), Classifier(config, 2)
     twin.load_state_dict(model.state_dict())
@@ -139,7 +145,11 @@ def test_the_classifier_trains_in_lightning_as_without_it_and_logs_its_validatio
     assert {name: logged[name] for name in means} == pytest.approx(means)
     right = (twin.eval()(images).argmax(1) == labels).float()
     assert logged["val_accuracy"] == pytest.approx(right.mean().item())
-    groups = [right[(labels == label) & (contexts == context)].mean() for label in (0, 1) for context in (0, 1)]
+    groups = [
+        right[(labels == label) & (contexts == context)].mean()
+        for label in (0, 1)
+        for context in (0, 1)
+    ]
     assert logged["val_worst_group"] == pytest.approx(min(groups).item())
     with pytest.raises(ValueError, match="needs the context of every sample"):
         trainer().fit(model, DataLoader(TensorDataset(images, labels), batch_size=8))

@@ -16,7 +16,9 @@ from pfdl.vision.checkpoint import WEIGHTS, ModelConfig, load_model
 
 def write_run(folder):
     folder.mkdir()
-    with claim(folder, "training", {"model": asdict(ModelConfig("mlp", ("a", "b"), 8)), "training": {}}):
+    with claim(
+        folder, "training", {"model": asdict(ModelConfig("mlp", ("a", "b"), 8)), "training": {}}
+    ):
         pass
     save_tensors(folder / WEIGHTS, make_backbone("mlp", 2, image_size=8).state_dict())
     return folder
@@ -42,7 +44,10 @@ def test_damaged_runs_are_sentences(tmp_path):
     ("text", "message"),
     [
         ("{", "not a whole JSON file"),
-        ('{"format": "pfdl-run-2", "kind": "mmads", "settings": {}, "made_with": {}}', "holds no model"),
+        (
+            '{"format": "pfdl-run-2", "kind": "mmads", "settings": {}, "made_with": {}}',
+            "holds no model",
+        ),
     ],
 )
 def test_a_damaged_configuration_is_a_sentence(text, message, tmp_path):
@@ -64,8 +69,14 @@ def test_reading_a_model_does_not_need_lightning(tmp_path, monkeypatch):
     ("change", "message"),
     [
         (lambda state: state["1.weight"].fill_(float("nan")), "not finite in '1.weight'"),
-        (lambda state: state.update({"1.bias": state["1.bias"].to(torch.int8)}), "does not hold the weights of a mlp"),
-        (lambda state: state.update({"1.bias": state["1.bias"][:5].clone()}), "size mismatch for 1.bias"),
+        (
+            lambda state: state.update({"1.bias": state["1.bias"].to(torch.int8)}),
+            "does not hold the weights of a mlp",
+        ),
+        (
+            lambda state: state.update({"1.bias": state["1.bias"][:5].clone()}),
+            "size mismatch for 1.bias",
+        ),
         (lambda state: state.pop("5.bias"), 'Missing .*"5.bias"'),
         (lambda state: state.update({"more": torch.ones(1)}), 'Unexpected .*"more"'),
     ],
@@ -79,10 +90,14 @@ def test_wrong_weights_are_sentences(change, message, tmp_path):
         load_model(run)
 
 
-def test_a_huge_image_size_is_compared_with_the_weights_before_memory_is_taken(tmp_path, monkeypatch):
+def test_a_huge_image_size_is_compared_with_the_weights_before_memory_is_taken(
+    tmp_path, monkeypatch
+):
     run = write_run(tmp_path / "run")
     content = json.loads((run / CONFIG).read_text())
     content["settings"]["model"].update(image_size=16384)
     (run / CONFIG).write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="does not hold the weights of a mlp for 2 classes and images of 16384"):
+    with pytest.raises(
+        ValueError, match="does not hold the weights of a mlp for 2 classes and images of 16384"
+    ):
         load_model(run)

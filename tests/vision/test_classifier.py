@@ -56,11 +56,15 @@ def test_the_schedule_is_the_papers_by_default():
 
 
 def test_adamw_and_a_cosine():
-    model = make(optimizer="adamw", learning_rate=0.1, weight_decay=0.3, schedule="cosine", epochs=4)
+    model = make(
+        optimizer="adamw", learning_rate=0.1, weight_decay=0.3, schedule="cosine", epochs=4
+    )
     optimizer, found = rates(model, 6)
     assert isinstance(optimizer, torch.optim.AdamW)
     assert optimizer.defaults["weight_decay"] == 0.3
-    assert found == pytest.approx([0.1, 0.1 * (2 + 2**0.5) / 4, 0.05, 0.1 * (2 - 2**0.5) / 4, 0.0, 0.0], abs=1e-9)
+    assert found == pytest.approx(
+        [0.1, 0.1 * (2 + 2**0.5) / 4, 0.05, 0.1 * (2 - 2**0.5) / 4, 0.0, 0.0], abs=1e-9
+    )
 
 
 def test_label_smoothing_is_that_of_cross_entropy():
@@ -74,7 +78,11 @@ def test_label_smoothing_is_that_of_cross_entropy():
 @pytest.mark.parametrize("augment", ["none", "flip-shift"])
 def test_augmentation_by_name_changes_what_is_trained_on(augment, monkeypatch):
     model, seen = make(augment=augment), []
-    monkeypatch.setattr(model, "forward", lambda given, network: seen.append(given) or model.backbone(normalise(given)))
+    monkeypatch.setattr(
+        model,
+        "forward",
+        lambda given, network: seen.append(given) or model.backbone(normalise(given)),
+    )
     model.loss_of((IMAGES, LABELS))
     assert seen[0].shape == IMAGES.shape
     assert torch.equal(seen[0], IMAGES) == (augment == "none")
@@ -111,7 +119,11 @@ OWN = nn.Linear(2, 2)
         ({"weights": "w.pth"}, {"backbone": OWN}, "for backbones by name"),
         ({"label_smoothing": 0.1}, {"backbone": OWN, "objective": Objective()}, "by name"),
         ({"objective_settings": {"a": {}}}, {"backbone": OWN, "objective": Objective()}, "by name"),
-        ({"backbone": "inception_v3"}, {"num_classes": 2}, "cannot be trained on images of 64×64 pixels"),
+        (
+            {"backbone": "inception_v3"},
+            {"num_classes": 2},
+            "cannot be trained on images of 64×64 pixels",
+        ),
         ({"backbone": "squeezenet1_0"}, {"num_classes": 2}, "SqueezeNet has no linear layer"),
         ({}, {"backbone": nn.ReLU()}, "no linear layer"),
     ],

@@ -41,7 +41,10 @@ def change_moment(name, value, *, of_g):
     [
         *(change("batch", value) for value in (10**9, -1, 1.5)),
         *(change("epoch", value) for value in (10**30, 1e30, -3, "1")),
-        *(change("means", [{"train_loss": {"sum": value, "samples": 1}}]) for value in ("x", torch.zeros(2))),
+        *(
+            change("means", [{"train_loss": {"sum": value, "samples": 1}}])
+            for value in ("x", torch.zeros(2))
+        ),
         change("means", 5),
         *(change("module", value) for value in ({}, {"other.weight": torch.ones(2)})),
         *(change("optimizer", value) for value in (3, {"state": {}})),

@@ -29,7 +29,9 @@ def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
     measured = evaluate(trained, source, manifest)
     assert found.found.accuracies.overall == pytest.approx(measured.overall)
     assert found.found.accuracies.by_context == pytest.approx(measured.by_context)
-    assert found.found.accuracies.worst_group.accuracy == pytest.approx(measured.worst_group.accuracy)
+    assert found.found.accuracies.worst_group.accuracy == pytest.approx(
+        measured.worst_group.accuracy
+    )
     assert found.found.shift.accuracy[0] == pytest.approx(measured.average_in_training_mixture)
     assert found.contexts_are == "known"
     assert found.usual_contexts == manifest.dominant
@@ -40,7 +42,9 @@ FAINT = 8
 
 
 class Colours(TinySource):
-    """Brightness shows the class faintly, the colour of the whole image the context clearly; with or without names."""
+    """Brightness shows the class faintly, the colour of the whole image the context clearly; with
+    or without names.
+    """
 
     def __init__(self, named, share=0.9, count=300, sets=("train", "test"), seed=0):
         generator = torch.Generator().manual_seed(seed)
@@ -50,14 +54,18 @@ class Colours(TinySource):
                 for number in range(count):
                     usual = number < (share if split == "train" else 0.5) * count
                     context = label if usual else 1 - label
-                    image = torch.randint(0, 60, (3, 8, 8), generator=generator) + FAINT * (1 - label)
+                    image = torch.randint(0, 60, (3, 8, 8), generator=generator) + FAINT * (
+                        1 - label
+                    )
                     image[2 * context] += 120
                     where = ("red", "blue")[context] if named else ""
                     self.add(f"{split}/{name}/{number:03d}", image, name, where, split)
         self.samples = tuple(sorted(self.samples))
 
 
-GREEN = ((29.5 + FAINT / 2) / 255 - 0.456) / 0.224  # halfway between the classes, as a network sees it
+GREEN = (
+    (29.5 + FAINT / 2) / 255 - 0.456
+) / 0.224  # halfway between the classes, as a network sees it
 
 
 class ByColour(nn.Module):
@@ -82,7 +90,9 @@ def colour_model(share, tmp_path):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_inferred_contexts(named, tmp_path):
+def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_inferred_contexts(
+    named, tmp_path
+):
     source = Colours(named)
     manifest = make_split(source)
     relies = diagnose_images(colour_model(0.8, tmp_path / "run"), source, manifest)
@@ -100,11 +110,17 @@ def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_infer
     worst = relies.found.accuracies.worst_group
     examples = relies.samples_of(worst.label, worst.context, 10)
     assert len(examples) == 10
-    assert {(relies.rows[n].class_name, relies.contexts[n]) for n in examples} == {(worst.label, worst.context)}
-    assert {row.sets for row in relies.rows} == {()}  # so that two runs with other sets may have the same images
+    assert {(relies.rows[n].class_name, relies.contexts[n]) for n in examples} == {
+        (worst.label, worst.context)
+    }
+    # So that two runs with other sets may have the same images
+    assert {row.sets for row in relies.rows} == {()}
     right = [relies.predictions[number] == worst.label for number in examples]
     assert right == sorted(right)
-    assert {relies.rows[n].class_name for n in relies.samples_of(None, worst.context, 8)} == {"bright", "dark"}
+    assert {relies.rows[n].class_name for n in relies.samples_of(None, worst.context, 8)} == {
+        "bright",
+        "dark",
+    }
 
 
 def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_path):
@@ -113,12 +129,17 @@ def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_p
     assert found.found.gap.validation == found.validation.overall == pytest.approx(0.9, abs=0.05)
     assert found.found.gap.test == pytest.approx(0.5)
     (tmp_path / "refit.json").touch()  # then the validation images are those that were refitted on
-    assert diagnose_images(colour_model(1.0, tmp_path), source, make_split(source)).validation is None
+    assert (
+        diagnose_images(colour_model(1.0, tmp_path), source, make_split(source)).validation is None
+    )
     words = " ".join(found.verdict())
     assert "points below validation accuracy" in words
     assert found.found.explains_gap
     assert "If the contexts shift, expect 90" in words
-    missed = replace(found, found=replace(found.found, gap=replace(found.found.gap, test=0.2, in_training_mixture=1.0)))
+    missed = replace(
+        found,
+        found=replace(found.found, gap=replace(found.found.gap, test=0.2, in_training_mixture=1.0)),
+    )
     assert not missed.found.explains_gap
     words = " ".join(missed.verdict())
     assert "The contexts explain only part of the gap" in words
@@ -133,8 +154,12 @@ def found():
     return diagnose_images(colour_model(0.8, Path("run")), source, make_split(source))
 
 
-def test_what_to_try_next_is_the_same_training_but_for_the_contexts_if_confirmed_and_is_not_what_was_tried(found):
-    (first, label), (second, train) = advise(replace(found, contexts_are="inferred, not confirmed"), "my photos")
+def test_what_to_try_next_is_the_same_training_but_for_the_contexts(
+    found,
+):
+    (first, label), (second, train) = advise(
+        replace(found, contexts_are="inferred, not confirmed"), "my photos"
+    )
     assert not first.startswith("Unproven: ")
     assert label.endswith("TABLE.csv --columns context=NAME")
     assert second.startswith("Unproven: Draw every class in every context equally often")
@@ -142,11 +167,15 @@ def test_what_to_try_next_is_the_same_training_but_for_the_contexts_if_confirmed
     assert train.endswith("-o run-groups-unconfirmed")
     found = replace(found, folder=Path("run-groups"))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
-    sentence, command = advise(replace(found, training=once), "data.csv", ["--columns", "context=my place"])[0]
+    sentence, command = advise(
+        replace(found, training=once), "data.csv", ["--columns", "context=my place"]
+    )[0]
     assert "with plain erm instead of pfdl" in sentence
-    assert command == (
-        "pfdl train data.csv --columns 'context=my place' --set manifest=run-groups/manifest.csv --backbone mlp "
-        "--contexts known --image-size 8 --epochs 12 --sampler groups --set optimizer=adamw --seed 3 -o run-groups"
+    assert (
+        command
+        == "pfdl train data.csv --columns 'context=my place' --set manifest=run-groups/manifest.csv"
+        " --backbone mlp --contexts known --image-size 8 --epochs 12 --sampler groups --set"
+        " optimizer=adamw --seed 3 -o run-groups"
     )
     tried = replace(once, objective="erm", contexts="known", sampler="groups")
     sentence, command = advise(replace(found, training=tried), "data.csv")[0]
@@ -169,9 +198,12 @@ def test_other_data_than_that_of_the_training_is_judged_by_the_training_mixture(
     assert found.answer == "yes"
     assert advise(found, "other")[0][1].startswith("pfdl train TRAINING_DATA --set manifest=")
     assert found.usual_contexts == {"bright": "red", "dark": "blue"}
-    assert advise(replace(found, data_is="named"), "other")[0][1].startswith("pfdl train other --backbone")
+    assert advise(replace(found, data_is="named"), "other")[0][1].startswith(
+        "pfdl train other --backbone"
+    )
     blind = diagnose_images(colour_model(0.8, tmp_path), other, elsewhere)
-    assert blind.answer == "cannot tell"  # the test images are balanced, and nothing says what training was like
+    # The test images are balanced, and nothing says what training was like
+    assert blind.answer == "cannot tell"
     assert np.isnan(compare_diagnoses(found, blind).difference)
 
 
@@ -179,7 +211,9 @@ def test_images_in_which_no_contexts_are_found_get_no_answer(tmp_path):
     source = Colours(named=False)
     for path, image in source.pictures.items():
         generator = torch.Generator().manual_seed(zlib.crc32(path.encode()))
-        source.pictures[path] = torch.randint(0, 255, image.shape, generator=generator).to(torch.uint8)
+        source.pictures[path] = torch.randint(0, 255, image.shape, generator=generator).to(
+            torch.uint8
+        )
     manifest = make_split(source)
     found = diagnose_images(colour_model(0.5, tmp_path), source, manifest)
     assert (found.answer, found.contexts_are) == ("cannot tell", "unknown")

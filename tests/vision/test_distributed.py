@@ -1,4 +1,6 @@
-"""Trainings in two processes: against one process, stopped, killed, and as the command line starts them."""
+"""Trainings in two processes: against one process, stopped, killed, and as the command line starts
+them.
+"""
 
 import os
 import sys
@@ -39,12 +41,16 @@ def trained(tmp_path_factory):
 
 def same(here, there):
     """Whether two runs ended with the same weights and the same table, to the last bit."""
-    return all((here / name).read_bytes() == (there / name).read_bytes() for name in (WEIGHTS, METRICS))
+    return all(
+        (here / name).read_bytes() == (there / name).read_bytes() for name in (WEIGHTS, METRICS)
+    )
 
 
 def assert_close(here, there, **tolerance):
     torch.testing.assert_close(load_file(here / WEIGHTS), load_file(there / WEIGHTS), **tolerance)
-    pd.testing.assert_frame_equal(pd.read_csv(here / METRICS), pd.read_csv(there / METRICS), rtol=1e-3, atol=1e-6)
+    pd.testing.assert_frame_equal(
+        pd.read_csv(here / METRICS), pd.read_csv(there / METRICS), rtol=1e-3, atol=1e-6
+    )
 
 
 def test_processes_agree_and_the_first_speaks_for_all(trained):
@@ -81,9 +87,18 @@ def test_a_killed_process_ends_all_and_torchrun_resumes_to_the_same_weights(trai
     folder, _, killed = trained
     assert killed.finish() != 0
     assert not (folder / "killed" / "evaluations").exists()
-    training = (command_line.__file__, "train", folder / "images", *COMMAND.split(), "-o", folder / "killed")
+    training = (
+        command_line.__file__,
+        "train",
+        folder / "images",
+        *COMMAND.split(),
+        "-o",
+        folder / "killed",
+    )
     forked = ("--run-path", "--start-method=fork")  # from what has imported all that is slow
-    finished = Forked(torchrun, "--standalone", "--nproc-per-node=2", *forked, *training, **ANYWHERE)
+    finished = Forked(
+        torchrun, "--standalone", "--nproc-per-node=2", *forked, *training, **ANYWHERE
+    )
     assert finished.finish() == 0, finished.stdout + finished.stderr
     assert same(folder / "killed", folder / "whole")
     assert finished.stdout.count("Accuracy on all") == 1
@@ -106,10 +121,17 @@ SRUN = {"SLURM_STEP_NUM_TASKS": "6", "SLURM_STEP_NUM_NODES": "2", "SLURM_PROCID"
         ({"RANK": "0", "WORLD_SIZE": "2"}, {}, "torchrun", (2, 1)),
         (SRUN, {}, "srun", (3, 2)),
         (SRUN, {"devices": 1}, "pfdl", (1, 1)),  # one worker of many, which trains alone
-        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, {}, "pfdl", (1, 1)),  # a batch script without srun
+        (
+            {"SLURM_NTASKS": "8", "SLURM_PROCID": "0"},
+            {},
+            "pfdl",
+            (1, 1),
+        ),  # a batch script without srun
     ],
 )
-def test_processes_are_those_of_the_launcher_or_of_the_user(variables, settings, launcher, wanted, monkeypatch):
+def test_processes_are_those_of_the_launcher_or_of_the_user(
+    variables, settings, launcher, wanted, monkeypatch
+):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert choose_devices("cpu", **settings) == (launcher, *wanted)
@@ -118,16 +140,33 @@ def test_processes_are_those_of_the_launcher_or_of_the_user(variables, settings,
 @pytest.mark.parametrize(
     ("variables", "device", "settings", "message"),
     [
-        (TORCHRUN, "cpu", {"devices": 2}, "devices is 2, but torchrun started 4; give --devices 4 or leave"),
+        (
+            TORCHRUN,
+            "cpu",
+            {"devices": 2},
+            "devices is 2, but torchrun started 4; give --devices 4 or leave",
+        ),
         (SRUN, "cpu", {"devices": 2}, "devices is 2, but srun started 3"),
-        ({**SRUN, "SLURM_STEP_NUM_TASKS": "5"}, "cpu", {}, "srun started 5 tasks on 2 nodes; give each node as many"),
-        ({}, "cpu", {"strategy": "fsdp"}, "'fsdp', which shares a model among several devices, and there is one"),
+        (
+            {**SRUN, "SLURM_STEP_NUM_TASKS": "5"},
+            "cpu",
+            {},
+            "srun started 5 tasks on 2 nodes; give each node as many",
+        ),
+        (
+            {},
+            "cpu",
+            {"strategy": "fsdp"},
+            "'fsdp', which shares a model among several devices, and there is one",
+        ),
         ({}, "cuda", {"devices": 99}, "99 processes on this machine need as many GPUs"),
         ({}, "cpu", {"strategy": "pipeline"}, "strategy is 'pipeline'"),
         ({}, "cpu", {"devices": 0}, "devices is 0"),
     ],
 )
-def test_what_does_not_fit_together_is_a_sentence(variables, device, settings, message, monkeypatch):
+def test_what_does_not_fit_together_is_a_sentence(
+    variables, device, settings, message, monkeypatch
+):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=message):
@@ -135,6 +174,8 @@ def test_what_does_not_fit_together_is_a_sentence(variables, device, settings, m
 
 
 def test_a_step_that_processes_cannot_share_is_refused_before_they_start(tmp_path):
-    with pytest.raises(ValueError, match="batch_size is 16, the images of a step over all 3 processes"):
+    with pytest.raises(
+        ValueError, match="batch_size is 16, the images of a step over all 3 processes"
+    ):
         train(PLAIN, *tiny_data(), tmp_path / "run", device="cpu", devices=3)
     assert not (tmp_path / "run").exists()

@@ -9,7 +9,13 @@ from torch import nn
 from pfdl.data import make_split
 from pfdl.vision import evaluation
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
-from pfdl.vision.evaluation import describe_evaluation, evaluate, find_test_set, read_evaluations, save_evaluation
+from pfdl.vision.evaluation import (
+    describe_evaluation,
+    evaluate,
+    find_test_set,
+    read_evaluations,
+    save_evaluation,
+)
 from pfdl.vision.pixels import normalise
 from tests.vision.tiny_images import TinySource, tiny_data
 
@@ -60,8 +66,12 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     for ratio, accuracy in result.by_ratio.items():
         assert accuracy == share(manifest.rows_of(f"test-{ratio}"))
     assert result.overall == share(test)
-    assert result.by_label["dark"] == pytest.approx(share(row for row in test if row.class_name == "dark"))
-    assert result.by_context["red"] == pytest.approx(share(row for row in test if row.context == "red"))
+    assert result.by_label["dark"] == pytest.approx(
+        share(row for row in test if row.class_name == "dark")
+    )
+    assert result.by_context["red"] == pytest.approx(
+        share(row for row in test if row.context == "red")
+    )
     nameless = [row._replace(context=row.context.replace("red", "")) for row in test]
     assert set(evaluation.split_names(nameless)[1]) == {"blue", "no context"}
     worst = [row for row in test if (row.class_name, row.context) == ("dark", "red")]
@@ -69,15 +79,24 @@ def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     assert (result.worst_group.accuracy, result.worst_group.samples) == (0, len(worst))
     confidence = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
     assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
-    assert result.scores["balanced_accuracy"] == pytest.approx(sum(result.by_label.values()) / len(result.by_label))
+    assert result.scores["balanced_accuracy"] == pytest.approx(
+        sum(result.by_label.values()) / len(result.by_label)
+    )
     assert set(result.scores) == {"balanced_accuracy", "macro_f1", "auroc", "worst_group_precision"}
     cells = sorted({(row.class_name, row.context) for row in test})
-    accuracy = {cell: share(row for row in test if (row.class_name, row.context) == cell) for cell in cells}
+    accuracy = {
+        cell: share(row for row in test if (row.class_name, row.context) == cell) for cell in cells
+    }
     assert result.average_over_groups == pytest.approx(np.mean(list(accuracy.values())))
     expected = np.mean([accuracy[row.class_name, row.context] for row in manifest.rows_of("train")])
     assert result.average_in_training_mixture == pytest.approx(expected)
     words = " ".join(describe_evaluation(result))
-    for part in ("Accuracy on all", "Worst group: dark in red, 0.0 %", "counted equally", "training set's mixture"):
+    for part in (
+        "Accuracy on all",
+        "Worst group: dark in red, 0.0 %",
+        "counted equally",
+        "training set's mixture",
+    ):
         assert part in words
 
 
@@ -85,12 +104,19 @@ def test_without_contexts_there_are_no_ratios(tmp_path):
     source = TinySource(contexts=("",))
     manifest = make_split(source)
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))
-    result = evaluate(TrainedModel(model, ModelConfig("own", manifest.classes, 8), tmp_path), source, manifest)
+    result = evaluate(
+        TrainedModel(model, ModelConfig("own", manifest.classes, 8), tmp_path), source, manifest
+    )
     assert result.by_ratio == result.by_context == {}
     assert [group.label for group in result.groups] == ["bright", "dark"]
     assert result.average_in_training_mixture is not None
-    said = [line.split(":")[0] for line in describe_evaluation(result)]  # no averages: they are accuracies below
-    assert said[1:3] + said[-1:] == ["Worst class", "Expected calibration error", "Worst class's precision"]
+    # No averages: they are accuracies below
+    said = [line.split(":")[0] for line in describe_evaluation(result)]
+    assert said[1:3] + said[-1:] == [
+        "Worst class",
+        "Expected calibration error",
+        "Worst class's precision",
+    ]
 
 
 def test_other_classes_than_the_models_are_refused_and_fewer_are_fine(tmp_path):
@@ -103,7 +129,9 @@ def test_other_classes_than_the_models_are_refused_and_fewer_are_fine(tmp_path):
         images = torch.stack([source.load(row.path, 8, row.sha256) for row in rows])
         answers = three(normalise(images)).argmax(1).tolist()
     names = [fewer.config.classes[answer] for answer in answers]
-    assert result.overall == np.mean([name == row.class_name for name, row in zip(names, rows, strict=True)])
+    assert result.overall == np.mean(
+        [name == row.class_name for name, row in zip(names, rows, strict=True)]
+    )
     with pytest.raises(ValueError, match="the model knows the classes cat, dog"):
         evaluate(fewer._replace(config=ModelConfig("own", ("cat", "dog"), 8)), source, manifest)
 
@@ -113,7 +141,9 @@ def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):
     assert save_evaluation(tmp_path, result) == tmp_path / "evaluations" / "test.json"
     save_evaluation(tmp_path, result)  # the same images again
     other_source, other = tiny_data(seed=3)
-    elsewhere = evaluate(table_model(other_source, other, tmp_path), other_source, other, name="other")
+    elsewhere = evaluate(
+        table_model(other_source, other, tmp_path), other_source, other, name="other"
+    )
     assert elsewhere.data_sha256 != result.data_sha256
     save_evaluation(tmp_path, elsewhere)
     assert read_evaluations(tmp_path) == {"test": result, "other": elsewhere}
@@ -121,14 +151,25 @@ def test_evaluations_are_kept_side_by_side_and_never_mixed(tested, tmp_path):
     again = save_evaluation(tmp_path, evaluate(trained, source, manifest, name="other"))
     assert again.stem == f"other-{result.data_sha256[:8]}"
     assert read_evaluations(tmp_path)["other"] == elsewhere
-    for bad, name in {"../my photos/": "my-photos", ".hidden": "hidden", "a/b": "a-b", "": "data"}.items():
+    for bad, name in {
+        "../my photos/": "my-photos",
+        ".hidden": "hidden",
+        "a/b": "a-b",
+        "": "data",
+    }.items():
         path = save_evaluation(tmp_path, replace(result, name=bad))
         assert path == tmp_path / "evaluations" / f"{name}.json"
 
 
 @pytest.mark.parametrize(
     "damage",
-    [{"overall": float("nan")}, {"by_label": {"dark": 2.0}}, {"worst_group": {}}, {"name": 3}, {"colour": "red"}],
+    [
+        {"overall": float("nan")},
+        {"by_label": {"dark": 2.0}},
+        {"worst_group": {}},
+        {"name": 3},
+        {"colour": "red"},
+    ],
 )
 def test_damaged_evaluations_are_named(tested, tmp_path, damage):
     path = save_evaluation(tmp_path, tested[-1])
@@ -160,4 +201,6 @@ def test_the_test_set_is_that_of_the_run_or_else_what_was_not_trained_on(tested)
     trained_on = {row.sha256 for row in manifest.rows if row.side == "train"}
     assert {row.sha256 for row in other.rows} == {s.sha256 for s in fewer.samples} - trained_on
     assert "which the model was trained on" in other.notes[0]
-    assert evaluate(trained, fewer, other, trained_on=manifest).average_in_training_mixture is not None
+    assert (
+        evaluate(trained, fewer, other, trained_on=manifest).average_in_training_mixture is not None
+    )

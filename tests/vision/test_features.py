@@ -85,7 +85,9 @@ def test_a_watched_model_can_be_copied_averaged_and_saved(tmp_path):
     averaged = torch.optim.swa_utils.AveragedModel(model)
     torch.testing.assert_close(averaged(inputs), model(inputs))
     torch.save(model, tmp_path / "model.pth")
-    torch.testing.assert_close(torch.load(tmp_path / "model.pth", weights_only=False)(inputs), model(inputs))
+    torch.testing.assert_close(
+        torch.load(tmp_path / "model.pth", weights_only=False)(inputs), model(inputs)
+    )
     twins_tap.detach()
     assert not twin[2]._forward_pre_hooks
     assert model[2]._forward_pre_hooks

@@ -13,7 +13,9 @@ from pfdl.vision.pixels import normalise
 from pfdl.vision.training_data import TrainingData
 from tests.vision.tiny_images import tiny_data
 
-CONFIG = TrainingConfig("mlp", "erm", image_size=8, epochs=2, decay_every=2, batch_size=8, augment="none", seed=3)
+CONFIG = TrainingConfig(
+    "mlp", "erm", image_size=8, epochs=2, decay_every=2, batch_size=8, augment="none", seed=3
+)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
@@ -37,11 +39,16 @@ def test_the_steps_are_those_of_a_plain_loop_in_double_precision(optimizer, tmp_
             F.cross_entropy(network(normalise(images).double()), labels).backward()
             steps.step()
     torch.testing.assert_close(
-        found, {name: value.float() for name, value in network.state_dict().items()}, rtol=1e-4, atol=5e-5
+        found,
+        {name: value.float() for name, value in network.state_dict().items()},
+        rtol=1e-4,
+        atol=5e-5,
     )
 
 
-@pytest.mark.parametrize("how", [{"objective": "stablenet+pfdl"}, {"sampler": "groups", "precision": "bf16"}])
+@pytest.mark.parametrize(
+    "how", [{"objective": "stablenet+pfdl"}, {"sampler": "groups", "precision": "bf16"}]
+)
 def test_a_training_in_memory_is_the_one_with_a_run_folder_to_the_bit(how, tmp_path):
     source, manifest = tiny_data(validation_fraction=0)
     config = replace(CONFIG, augment="flip-shift", contexts="known", **how)
@@ -50,7 +57,13 @@ def test_a_training_in_memory_is_the_one_with_a_run_folder_to_the_bit(how, tmp_p
     torch.manual_seed(config.seed)
     model, seen = Classifier(config, 2), []
     images = data.train_set
-    means = fit(model, images.images, images.labels, images.contexts, after_epoch=lambda *done: seen.append(done))
+    means = fit(
+        model,
+        images.images,
+        images.labels,
+        images.contexts,
+        after_epoch=lambda *done: seen.append(done),
+    )
     torch.testing.assert_close(dict(model.backbone.state_dict()), found, rtol=0, atol=0)
     assert [epoch for epoch, _ in seen] == [1, 2]
     assert seen[-1][1] == means
@@ -61,15 +74,23 @@ def test_rows_of_one_seed_share_the_augmentation_whatever_their_objectives_draw(
     images, labels = torch.randint(256, (40, 3, 8, 8)).byte(), torch.arange(40) % 2
 
     def trained(objective, **settings):
-        config = replace(CONFIG, augment="flip-shift", objective=objective, objective_settings=settings)
+        config = replace(
+            CONFIG, augment="flip-shift", objective=objective, objective_settings=settings
+        )
         torch.manual_seed(0)
         model = Classifier(config, 2)
         fit(model, images, labels)
         return dict(model.backbone.state_dict())
 
-    torch.testing.assert_close(trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), rtol=0, atol=0)
+    torch.testing.assert_close(
+        trained("erm"), trained("pfdl", pfdl={"weight": 0.0}), rtol=0, atol=0
+    )
 
 
 def test_a_sampler_of_groups_needs_contexts():
     with pytest.raises(ValueError, match="the sampler 'groups' needs the context of every sample"):
-        fit(Classifier(replace(CONFIG, sampler="groups"), 2), torch.zeros(8, 3, 8, 8), torch.arange(8) % 2)
+        fit(
+            Classifier(replace(CONFIG, sampler="groups"), 2),
+            torch.zeros(8, 3, 8, 8),
+            torch.arange(8) % 2,
+        )

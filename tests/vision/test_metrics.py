@@ -1,4 +1,6 @@
-"""The running means of an epoch against a plain weighted mean, and the figures of validation images."""
+"""The running means of an epoch against a plain weighted mean, and the figures of validation
+images.
+"""
 
 import pytest
 import torch
@@ -13,7 +15,10 @@ def test_means_are_weighted_by_samples_whatever_a_batch_reports_and_survive_a_st
     means.add({}, 8)
     for values, samples in BATCHES:
         state = means.state_dict()
-        means.add({name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}, samples)
+        means.add(
+            {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()},
+            samples,
+        )
         resumed = RunningMeans()
         resumed.load_state_dict(state)
         resumed.add({name: torch.tensor(value) for name, value in values.items()}, samples)

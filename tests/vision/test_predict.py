@@ -15,7 +15,11 @@ from tests.data.image_files import encoded, make_folder, noise
 @pytest.fixture
 def trained(tmp_path):
     torch.manual_seed(0)
-    return TrainedModel(make_backbone("mlp", 2, image_size=6).eval(), ModelConfig("mlp", ("cat", "dog"), 6), tmp_path)
+    return TrainedModel(
+        make_backbone("mlp", 2, image_size=6).eval(),
+        ModelConfig("mlp", ("cat", "dog"), 6),
+        tmp_path,
+    )
 
 
 def probabilities(table):
@@ -34,7 +38,13 @@ def test_answers_are_those_of_the_model(trained, tmp_path, monkeypatch):
     with torch.no_grad():
         expected = trained.model(normalise(images)).softmax(1)
     torch.testing.assert_close(probabilities(found), expected)
-    assert list(found) == ["path", "prediction", "confidence", "probability of cat", "probability of dog"]
+    assert list(found) == [
+        "path",
+        "prediction",
+        "confidence",
+        "probability of cat",
+        "probability of dog",
+    ]
     for (_, row), shares in zip(found.iterrows(), expected.tolist(), strict=True):
         assert row["prediction"] == ("cat" if shares[0] > shares[1] else "dog")
         assert row["confidence"] == pytest.approx(max(shares), abs=1e-5)
@@ -50,8 +60,12 @@ def test_a_table_of_images_needs_their_paths_alone(trained, tmp_path, ending):
     (table.to_parquet if ending == "parquet" else table.to_csv)(path, index=False)
     found, _ = predict(trained, path, path_column="picture")
     assert found["path"].tolist() == [str(root / "c/002.png"), str(root / "c/000.png")]
-    assert torch.equal(probabilities(found), probabilities(predict(trained, [root / "c"])[0])[[2, 0]])
-    with pytest.raises(ValueError, match=r"say which of 'picture', 'weather' is the path .*--columns path=NAME"):
+    assert torch.equal(
+        probabilities(found), probabilities(predict(trained, [root / "c"])[0])[[2, 0]]
+    )
+    with pytest.raises(
+        ValueError, match=r"say which of 'picture', 'weather' is the path .*--columns path=NAME"
+    ):
         predict(trained, [path])
     pd.DataFrame({"path": ["../secret.png"]}).to_csv(root / "bad.csv")
     with pytest.raises(ValueError, match="is not a path inside the data folder"):
@@ -64,7 +78,9 @@ def test_a_dataset_is_classified_too(trained):
     assert found["path"].tolist() == ["all/00000000", "all/00000001", "all/00000002"]
     images = torch.stack([to_tensor(picture, 6) for picture in pictures])
     with torch.no_grad():
-        torch.testing.assert_close(probabilities(found), trained.model(normalise(images)).softmax(1))
+        torch.testing.assert_close(
+            probabilities(found), trained.model(normalise(images)).softmax(1)
+        )
 
 
 def test_bad_images_are_named_or_left_out(trained, tmp_path):
@@ -93,9 +109,14 @@ def test_links_out_of_a_folder_are_not_followed(trained, tmp_path):
     with pytest.raises(ValueError, match="symbolic link to a place outside the data folder"):
         predict(trained, [root])
     found, bad = predict(trained, [root], on_bad_image="skip")
-    assert [path.removeprefix(f"{root}/") for path in found["path"]] == ["in.png", "c/000.png", "c/001.png"]
+    assert [path.removeprefix(f"{root}/") for path in found["path"]] == [
+        "in.png",
+        "c/000.png",
+        "c/001.png",
+    ]
     reasons = {one.path.removeprefix(f"{root}/"): one.reason for one in bad}
     assert "outside the data folder" in reasons["out.png"]
     assert "link to a folder" in reasons["folder"]
-    (tmp_path / "linked").symlink_to(root / "c")  # a folder that the user names may itself be a link
+    # A folder that the user names may itself be a link
+    (tmp_path / "linked").symlink_to(root / "c")
     assert len(predict(trained, [tmp_path / "linked"])[0]) == 2

@@ -18,7 +18,15 @@ from pfdl.vision import resume, training
 from pfdl.vision.checkpoint import WEIGHTS
 from pfdl.vision.resume import METRICS, STATE, TrainingStoppedError, stop_signals
 from pfdl.vision.training import TrainingConfig, train
-from tests.vision.interrupted import CONFIG, SETTINGS, assert_same_end, interrupt, interrupting, run, stop_at
+from tests.vision.interrupted import (
+    CONFIG,
+    SETTINGS,
+    assert_same_end,
+    interrupt,
+    interrupting,
+    run,
+    stop_at,
+)
 from tests.vision.tiny_images import tiny_data
 
 pytestmark = pytest.mark.usefixtures("save_at_every_epoch")
@@ -49,9 +57,18 @@ def die():
 
 @pytest.mark.parametrize(
     ("place", "at"),
-    [("batch_start", 1), ("batch_end", 5), ("validation", 2), ("epoch_end", 1), ("before_save", 3), ("after_save", 4)],
+    [
+        ("batch_start", 1),
+        ("batch_end", 5),
+        ("validation", 2),
+        ("epoch_end", 1),
+        ("before_save", 3),
+        ("after_save", 4),
+    ],
 )
-def test_an_abrupt_end_at_any_instant_costs_only_work(place, at, uninterrupted, tmp_path, monkeypatch):
+def test_an_abrupt_end_at_any_instant_costs_only_work(
+    place, at, uninterrupted, tmp_path, monkeypatch
+):
     monkeypatch.setattr(training, "RunKeeper", interrupting(place, at, die))
     with pytest.raises(Killed):
         run(tmp_path / "run")
@@ -73,14 +90,22 @@ def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_p
         train(config, *data, tmp_path / "run", device="cpu")
     assert seen == [False]  # no state was saved yet
     assert load_state(tmp_path / "run" / STATE)["epoch"] == 1
-    torch.testing.assert_close(load_file(tmp_path / "run" / WEIGHTS), load_file(expected), rtol=0, atol=0)
+    torch.testing.assert_close(
+        load_file(tmp_path / "run" / WEIGHTS), load_file(expected), rtol=0, atol=0
+    )
 
 
 @pytest.mark.parametrize(
     ("place", "at", "number"),
-    [("batch_start", 1, signal.SIGINT), ("batch_start", 6, signal.SIGTERM), ("validation", 2, signal.SIGINT)],
+    [
+        ("batch_start", 1, signal.SIGINT),
+        ("batch_start", 6, signal.SIGTERM),
+        ("validation", 2, signal.SIGINT),
+    ],
 )
-def test_a_signal_saves_what_was_done_and_the_run_goes_on_exactly(place, at, number, uninterrupted, tmp_path):
+def test_a_signal_saves_what_was_done_and_the_run_goes_on_exactly(
+    place, at, number, uninterrupted, tmp_path
+):
     before = signal.getsignal(number)
     saved = stop_at(place, at, tmp_path / "run", number=number)
     assert signal.getsignal(number) is before
@@ -96,7 +121,8 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
         time.sleep(60)
 
     monkeypatch.setattr(training, "RunKeeper", interrupting("batch_start", 2, send))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
+    # A shell's background job ignores Ctrl-C
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "run")
@@ -127,7 +153,10 @@ def test_other_options_resume_exactly_too(changes, tmp_path):
 
 
 def test_a_stop_while_a_resumed_epoch_is_skipped_to_loses_nothing(uninterrupted, tmp_path):
-    for place, at, batch in (("batch_start", 8, 3), ("before_save", 1, 4)):  # then before batches are skipped
+    for place, at, batch in (
+        ("batch_start", 8, 3),
+        ("before_save", 1, 4),
+    ):  # then before batches are skipped
         saved = stop_at(place, at, tmp_path / "run", number=signal.SIGINT)
         assert (saved["epoch"], saved["batch"]) == (1, batch)
     assert_same_end(run(tmp_path / "run"), uninterrupted)

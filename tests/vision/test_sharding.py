@@ -1,4 +1,6 @@
-"""States that are loaded into an optimiser of sharded parameters: one process, as each of several does it."""
+"""States that are loaded into an optimiser of sharded parameters: one process, as each of several
+does it.
+"""
 
 import copy
 from functools import partial
@@ -13,7 +15,10 @@ from pfdl.vision.resume import gather_sharded, load_optimizer
 from tests.internal.test_optimizer_state import OptimizerTester, trained
 from tests.states import each
 
-MAKERS = {"SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9), "AdamW": partial(torch.optim.AdamW, lr=1e-2)}
+MAKERS = {
+    "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "AdamW": partial(torch.optim.AdamW, lr=1e-2),
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,9 @@ class TestStates(OptimizerTester):
     def test_moments_stay_sharded(self, name):
         thing = self.used(name)
         self.load(thing, copy.deepcopy(self.state(thing)))
-        moments = [value for one in thing[1].state.values() for key, value in one.items() if key != "step"]
+        moments = [
+            value for one in thing[1].state.values() for key, value in one.items() if key != "step"
+        ]
         assert all(isinstance(moment, DTensor) for moment in moments)
 
     def test_a_short_moment_and_a_fused_step_which_crashed_python(self, name):

@@ -34,7 +34,9 @@ def swept(tmp_path_factory):
 
 def test_the_highest_validation_score_is_chosen_and_a_training_that_diverges_is_a_result(swept):
     folder, results, choice = swept
-    assert results["user_attrs_candidate"].tolist() == [f"learning_rate={rate}" for rate in ("0.01", "1e+30", "0.05")]
+    assert results["user_attrs_candidate"].tolist() == [
+        f"learning_rate={rate}" for rate in ("0.01", "1e+30", "0.05")
+    ]
     assert results["state"].tolist() == ["COMPLETE", "FAIL", "COMPLETE"]
     assert re.search("diverged|finite", results["user_attrs_reason"][1])
     assert choice["candidate"] == results["user_attrs_candidate"][results["value"].idxmax()]
@@ -49,13 +51,18 @@ def test_the_highest_validation_score_is_chosen_and_a_training_that_diverges_is_
 
 def test_only_the_chosen_candidate_is_tested(swept):
     folder, _, choice = swept
-    tested = {path.parents[1].relative_to(folder).as_posix() for path in folder.glob("runs/*/*/evaluations/test.json")}
+    tested = {
+        path.parents[1].relative_to(folder).as_posix()
+        for path in folder.glob("runs/*/*/evaluations/test.json")
+    }
     assert tested == set(choice["folders"])
     shares = [read_evaluations(folder / place)["test"].overall for place in choice["folders"]]
     assert choice["test"]["all"][0] == pytest.approx(50 * sum(shares))
     assert "float64" not in repr(choice)
     assert {"all", "worst group", "1:1"} <= set(choice["test"])
-    assert not (folder / "images").exists()  # the decoded images are kept while trainings need them only
+    assert not (
+        folder / "images"
+    ).exists()  # the decoded images are kept while trainings need them only
 
 
 def test_a_finished_sweep_trains_nothing_again(swept, monkeypatch):
@@ -80,14 +87,19 @@ def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch)
     with pytest.raises(TrainingStoppedError):
         sweeping.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
     again, same = sweeping.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
-    assert len(calls) == 6  # each of the two that do not diverge twice, one that diverges once, one stopped
+    # Each of the two that do not diverge twice, one that diverges once, one stopped
+    assert len(calls) == 6
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 
 
 @pytest.mark.parametrize(
     ("damage", "is_set_aside"),
-    [(lambda log: log[:-9], False), (lambda log: log[:400] + log[500:], True), (lambda log: "{}\n" + log, True)],
+    [
+        (lambda log: log[:-9], False),
+        (lambda log: log[:400] + log[500:], True),
+        (lambda log: "{}\n" + log, True),
+    ],
 )
 def test_a_sweep_with_a_damaged_journal_ends_the_same(damage, is_set_aside, swept, tmp_path):
     folder = shutil.copytree(swept[0], tmp_path / "run")
@@ -101,15 +113,22 @@ def test_a_sweep_with_a_damaged_journal_ends_the_same(damage, is_set_aside, swep
 
 def test_another_grid_or_rule_is_another_sweep(swept):
     folder, _, _ = swept
-    for config in (SweepConfig({**GRID, "epochs": [3]}, "worst-class", 2), SweepConfig(GRID, "accuracy", 2)):
+    for config in (
+        SweepConfig({**GRID, "epochs": [3]}, "worst-class", 2),
+        SweepConfig(GRID, "accuracy", 2),
+    ):
         with pytest.raises(ValueError, match="holds another run"):
             sweeping.sweep(config, TinySource(), folder, ratio="2:1")
 
 
 def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
     space = {**GRID, "learning_rate": FloatDistribution(0.001, 0.1), "epochs": [1]}
-    results, _ = sweeping.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
-    more, choice = sweeping.sweep(SweepConfig(space, seeds=1, trials=3), TinySource(), tmp_path / "run", ratio="2:1")
+    results, _ = sweeping.sweep(
+        SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1"
+    )
+    more, choice = sweeping.sweep(
+        SweepConfig(space, seeds=1, trials=3), TinySource(), tmp_path / "run", ratio="2:1"
+    )
     rates = more["params_learning_rate"]
     assert len(rates) == 3
     assert rates.between(0.001, 0.1).all()
@@ -119,12 +138,16 @@ def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
 
 def test_a_candidate_that_is_proposed_again_is_not_trained_again(tmp_path):
     space = {**GRID, "learning_rate": [0.05], "pfdl.weight": [1, 2]}
-    results, _ = sweeping.sweep(SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1")
+    results, _ = sweeping.sweep(
+        SweepConfig(space, seeds=1, trials=2), TinySource(), tmp_path / "run", ratio="2:1"
+    )
     assert results["state"].tolist() == ["COMPLETE", "FAIL"]
     assert results["user_attrs_reason"][1] == "it was proposed before"
 
 
-def test_a_candidate_that_is_behind_in_three_seeds_is_not_trained_on_a_fourth(tmp_path, monkeypatch):
+def test_a_candidate_that_is_behind_in_three_seeds_is_not_trained_on_a_fourth(
+    tmp_path, monkeypatch
+):
     trained = []
 
     def score(config, select, folder, output, device):
@@ -134,7 +157,9 @@ def test_a_candidate_that_is_behind_in_three_seeds_is_not_trained_on_a_fourth(tm
     monkeypatch.setattr(sweeping, "_validate", score)
     monkeypatch.setattr(sweeping, "_test_best", lambda study, *_: study.best_params)
     space = {**GRID, "learning_rate": [0.1, 0.01]}
-    results, choice = sweeping.sweep(SweepConfig(space, seeds=4), TinySource(), tmp_path / "run", ratio="2:1")
+    results, choice = sweeping.sweep(
+        SweepConfig(space, seeds=4), TinySource(), tmp_path / "run", ratio="2:1"
+    )
     assert choice["learning_rate"] == 0.1
     assert trained.count(0.01) == 3
     assert results["value"].tolist() == [91.5, 10.0]
@@ -145,10 +170,18 @@ def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays
     part = sweeping._leave_out(split, "red")
     assert {row.context for row in part.rows_of("test")} == {"red"}
     assert {row.context for row in part.rows if row.side == "train"} == {"blue"}
-    assert {row.path for row in part.rows} == {row.path for row in split.rows if row.sets and row.side == "train"}
-    config = SweepConfig({**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweeping.LEAVE_OUT, seeds=1)
+    assert {row.path for row in part.rows} == {
+        row.path for row in split.rows if row.sets and row.side == "train"
+    }
+    config = SweepConfig(
+        {**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweeping.LEAVE_OUT, seeds=1
+    )
     results, choice = sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
-    assert choice["candidate"] == "learning_rate=0.05" == results["user_attrs_candidate"][results["value"].idxmax()]
+    assert (
+        choice["candidate"]
+        == "learning_rate=0.05"
+        == results["user_attrs_candidate"][results["value"].idxmax()]
+    )
     folder = tmp_path / "run" / choice["folders"][0]
     left_out = [read_evaluations(f"{folder}-without-{number}")["test"] for number in range(2)]
     assert [list(one.by_context) for one in left_out] == [["blue"], ["red"]]
@@ -161,7 +194,9 @@ def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays
 
 def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
     config = SweepConfig({**GRID, "learning_rate": [1e30]}, seeds=1)
-    with pytest.raises(ValueError, match=r"every candidate .* failed; the first one because .*(diverged|finite)"):
+    with pytest.raises(
+        ValueError, match=r"every candidate .* failed; the first one because .*(diverged|finite)"
+    ):
         sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
 
 
@@ -176,7 +211,9 @@ def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
         ({"label_smoothing": [1]}, "accuracy", "label_smoothing is 1; it must be below 1"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, select, message, tmp_path):
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(
+    grid, select, message, tmp_path
+):
     with pytest.raises(ValueError, match=message):
         sweeping.sweep(SweepConfig(grid, select), TinySource(), tmp_path / "run", ratio="2:1")
     assert not (tmp_path / "run").exists()
@@ -185,11 +222,18 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(grid, sele
 @pytest.mark.usefixtures("children_uncounted")
 def test_the_command_tries_several_at_a_time_on_images_without_contexts(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 20})
-    fixed = "--set backbone=mlp --set image-size=8 --set epochs=1 --set batch-size=8 --seeds 1 --device cpu"
-    result = typed(f"sweep {photos} {fixed} --set objective=erm,pfdl --jobs 2 -o {tmp_path / 'run'}")
+    fixed = (
+        "--set backbone=mlp --set image-size=8 --set epochs=1 --set batch-size=8 --seeds 1"
+        " --device cpu"
+    )
+    result = typed(
+        f"sweep {photos} {fixed} --set objective=erm,pfdl --jobs 2 -o {tmp_path / 'run'}"
+    )
     assert "Candidates: 2; seeds: 1.\n1 of 2 candidates: objective=" in result.output
     choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
-    assert re.search(rf"^ *{choice['validation']:.1f} +1 +{choice['candidate']}$", result.output, re.M)
+    assert re.search(
+        rf"^ *{choice['validation']:.1f} +1 +{choice['candidate']}$", result.output, re.M
+    )
     assert f"Chosen: {choice['candidate']}." in result.output
     assert f"Accuracy on test images, all: {choice['test']['all'][0]:.1f} %." in result.output
     assert set(choice["test"]) == {"all", "worst class"}

@@ -30,7 +30,9 @@ def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path):
     source, manifest = tiny_data()
     train(TINY, source, manifest, tmp_path / "run", device="cpu")
     with pytest.raises(ValueError, match="differs in objective, seed, split"):
-        train(replace(TINY, objective="pfdl", seed=1), source, tiny_data(seed=1)[1], tmp_path / "run")
+        train(
+            replace(TINY, objective="pfdl", seed=1), source, tiny_data(seed=1)[1], tmp_path / "run"
+        )
 
 
 def test_without_validation_images_the_last_weights_are_kept_and_nothing_stops_early(tmp_path):
@@ -51,14 +53,25 @@ def test_without_validation_images_the_last_weights_are_kept_and_nothing_stops_e
     ],
 )
 def test_what_needs_contexts_is_refused_where_they_are_hidden(changes, asking, tmp_path):
-    with pytest.raises(ValueError, match=f"{asking} needs contexts.* give --contexts known or --contexts inferred"):
+    with pytest.raises(
+        ValueError, match=f"{asking} needs contexts.* give --contexts known or --contexts inferred"
+    ):
         train(replace(TINY, **changes), *tiny_data(), tmp_path / "run", device="cpu")
     source = TinySource(contexts=("",))
     manifest = make_split(source, validation_fraction=0.25)
-    with pytest.raises(ValueError, match=f"{asking} needs contexts, and the .* images have none; give --contexts inf"):
+    with pytest.raises(
+        ValueError,
+        match=f"{asking} needs contexts, and the .* images have none; give --contexts inf",
+    ):
         train(replace(TINY, **changes), source, manifest, tmp_path / "run", device="cpu")
     with pytest.raises(ValueError, match="contexts is 'known', but these images have none"):
-        train(replace(TINY, **changes, contexts="known"), source, manifest, tmp_path / "run", device="cpu")
+        train(
+            replace(TINY, **changes, contexts="known"),
+            source,
+            manifest,
+            tmp_path / "run",
+            device="cpu",
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -75,11 +88,21 @@ def test_objectives_get_the_contexts_that_the_config_allows(contexts, tmp_path):
 
 def test_balance_is_shown_all_training_images_before_the_first_batch(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(Balance, "prepare", lambda self, labels, contexts: seen.append((labels, contexts)))
+    monkeypatch.setattr(
+        Balance, "prepare", lambda self, labels, contexts: seen.append((labels, contexts))
+    )
     source, manifest = tiny_data()
-    train(replace(TINY, objective="balance", contexts="known"), source, manifest, tmp_path / "run", device="cpu")
+    train(
+        replace(TINY, objective="balance", contexts="known"),
+        source,
+        manifest,
+        tmp_path / "run",
+        device="cpu",
+    )
     (labels, contexts) = seen[0]
-    assert [labels.tolist(), contexts.tolist()] == [list(numbers) for numbers in manifest.numbers_of("train")]
+    assert [labels.tolist(), contexts.tolist()] == [
+        list(numbers) for numbers in manifest.numbers_of("train")
+    ]
 
 
 def test_the_epoch_is_the_x_axis_of_tensorboard_where_it_is_installed(tmp_path, monkeypatch):
@@ -90,10 +113,14 @@ def test_the_epoch_is_the_x_axis_of_tensorboard_where_it_is_installed(tmp_path, 
     for name in ("train_loss", "val_accuracy"):
         assert [point.step for point in events.Scalars(name)] == [0, 1, 2]
     monkeypatch.setattr(training, "find_spec", lambda name: None)
-    assert not (train(TINY, *tiny_data(), tmp_path / "other", device="cpu") / "tensorboard").exists()
+    assert not (
+        train(TINY, *tiny_data(), tmp_path / "other", device="cpu") / "tensorboard"
+    ).exists()
 
 
-def test_without_a_terminal_progress_is_the_whole_time_and_one_line_per_epoch(tmp_path, capsys, monkeypatch):
+def test_without_a_terminal_progress_is_the_whole_time_and_one_line_per_epoch(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(training, "ESTIMATE_AFTER", 0.0)
     config = replace(TINY, epochs=2, contexts="inferred")
     train(config, *tiny_data(), tmp_path / "run", device="cpu", progress=True)
@@ -105,7 +132,9 @@ def test_without_a_terminal_progress_is_the_whole_time_and_one_line_per_epoch(tm
     assert advice.startswith("With one context there is nothing to balance:")
     assert "--set confirm=false" in advice
     assert estimate.startswith("The whole training takes about 0 s. Shorter: a GPU, fewer --epochs")
-    assert re.fullmatch(r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first)
+    assert re.fullmatch(
+        r"epoch 1/2: loss [\d.]+, accuracy [\d.]+, validation accuracy [\d.]+ \([\d.]+ s\)", first
+    )
     assert second.startswith("epoch 2/2: ")
 
 
@@ -113,7 +142,13 @@ def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
     torch.manual_seed(3)
     stock = make_backbone("mlp", 5, image_size=8)
     torch.save(stock.state_dict(), tmp_path / "weights.pth")
-    config = replace(TINY, weights=str(tmp_path / "weights.pth"), learning_rate=0.0, momentum=0.0, weight_decay=0.0)
+    config = replace(
+        TINY,
+        weights=str(tmp_path / "weights.pth"),
+        learning_rate=0.0,
+        momentum=0.0,
+        weight_decay=0.0,
+    )
     folder = train(config, *tiny_data(), tmp_path / "run", device="cpu")
     trained = load_model(folder).model
     assert torch.equal(trained[1].weight, stock[1].weight)
@@ -128,7 +163,10 @@ def test_local_weights_are_the_start_and_part_of_the_run(tmp_path):
     [
         *({name: 0} for name in ("epochs", "patience")),
         {"seed": -1},
-        *({name: "other"} for name in ("precision", "objective", "backbone", "optimizer", "select")),
+        *(
+            {name: "other"}
+            for name in ("precision", "objective", "backbone", "optimizer", "select")
+        ),
         {"objective": "pfdl", "objective_settings": {"pfdl": {"colour": 1}}},
     ],
 )
@@ -181,11 +219,15 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
 
 
 @pytest.mark.parametrize("method", ["jtt", "spare", "eiil"])
-def test_contexts_follow_from_the_logits_of_a_network_that_is_trained_plainly_before(tmp_path, method, monkeypatch):
+def test_contexts_follow_from_the_logits_of_a_network_that_is_trained_plainly_before(
+    tmp_path, method, monkeypatch
+):
     short = {**NETWORK_METHODS, "eiil": partial(NETWORK_METHODS["eiil"], steps=20)}
     monkeypatch.setattr("pfdl.vision.training_data.NETWORK_METHODS", short)
     source, manifest = tiny_data()
-    config = replace(TINY, epochs=2, contexts="inferred", infer_by=method, infer_epochs=2, infer_upweight=7)
+    config = replace(
+        TINY, epochs=2, contexts="inferred", infer_by=method, infer_epochs=2, infer_upweight=7
+    )
     train(config, source, manifest, tmp_path / "run", device="cpu")
 
     plain = replace(TINY, epochs=2, decay_every=1, select="last")
@@ -193,14 +235,20 @@ def test_contexts_follow_from_the_logits_of_a_network_that_is_trained_plainly_be
     images = ContextImages(source, manifest, "train", size=8)
     with torch.no_grad():
         logits = first(normalise(images.images))
-    expected = short[method](logits, images.labels, **({"upweight": 7} if method == "jtt" else {"seed": 0}))
+    expected = short[method](
+        logits, images.labels, **({"upweight": 7} if method == "jtt" else {"seed": 0})
+    )
     table = pd.read_csv(tmp_path / "run" / INFERRED_CONTEXTS)
     assert table["context"].tolist() == expected.contexts.tolist()
     assert table["draws"].to_numpy() == pytest.approx(expected.draws)
 
 
-def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(tmp_path, monkeypatch):
-    config = replace(TINY, epochs=3, contexts="inferred", infer_by="jtt", infer_upweight=1000, learning_rate=1e-5)
+def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(
+    tmp_path, monkeypatch
+):
+    config = replace(
+        TINY, epochs=3, contexts="inferred", infer_by="jtt", infer_upweight=1000, learning_rate=1e-5
+    )
     whole = train(config, *tiny_data(), tmp_path / "whole", device="cpu")
     drawn = []
 
@@ -217,22 +265,33 @@ def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(t
     wrong = pd.read_csv(tmp_path / "parts" / INFERRED_CONTEXTS)["context"].to_numpy() == 1
     assert 0 < wrong.mean() < 1
     assert wrong[drawn].mean() > 0.9  # each is drawn 1,001 times as often as a right one
-    monkeypatch.setattr(training, "_describe_by_first_network", lambda *_: None)  # a second one is not trained
+    # A second one is not trained
+    monkeypatch.setattr(training, "_describe_by_first_network", lambda *_: None)
     parts = train(config, *tiny_data(), tmp_path / "parts", device="cpu")
-    assert (parts / INFERRED_CONTEXTS).read_bytes() == found == (whole / INFERRED_CONTEXTS).read_bytes()
+    assert (
+        (parts / INFERRED_CONTEXTS).read_bytes()
+        == found
+        == (whole / INFERRED_CONTEXTS).read_bytes()
+    )
     assert (parts / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
 
 
 def test_a_first_network_that_diverges_is_a_sentence(tmp_path):
     config = replace(TINY, contexts="inferred", infer_by="jtt", learning_rate=1e30)
-    with pytest.raises(ValueError, match="training of the first network diverged; try a smaller learning rate"):
+    with pytest.raises(
+        ValueError, match="training of the first network diverged; try a smaller learning rate"
+    ):
         train(config, *tiny_data(), tmp_path / "run", device="cpu")
 
 
-def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_resumes(tmp_path, monkeypatch):
+def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_resumes(
+    tmp_path, monkeypatch
+):
     config = replace(TINY, objective="dwr-samples", epochs=3, augment="none")
     fitted, fit = [], DWR.fit
-    monkeypatch.setattr(DWR, "fit", lambda part, features: (fitted.append(features), fit(part, features))[1])
+    monkeypatch.setattr(
+        DWR, "fit", lambda part, features: (fitted.append(features), fit(part, features))[1]
+    )
     source, manifest = tiny_data()
     whole = train(config, source, manifest, tmp_path / "whole", device="cpu")
     assert len(fitted) == 3
@@ -242,6 +301,10 @@ def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_res
     torch.testing.assert_close(fitted[0], expected)
     sizes = pd.read_csv(whole / "metrics.csv")["effective_sample_size"]
     assert ((sizes > 1) & (sizes < config.batch_size)).all()
-    stop_at("batch_start", 7, tmp_path / "parts", config=config)  # in the middle of the second epoch
+    # In the middle of the second epoch
+    stop_at("batch_start", 7, tmp_path / "parts", config=config)
     parts = run(tmp_path / "parts", config)
-    assert all((parts / name).read_bytes() == (whole / name).read_bytes() for name in (WEIGHTS, "metrics.csv"))
+    assert all(
+        (parts / name).read_bytes() == (whole / name).read_bytes()
+        for name in (WEIGHTS, "metrics.csv")
+    )

@@ -26,7 +26,9 @@ def drawn(data, epoch):
 
 def test_batches_are_bytes_of_one_size_with_contexts_hidden():
     batches = list(make().train_loader())
-    assert all(images.shape == (8, 3, 8, 8) and images.dtype == torch.uint8 for images, *_ in batches)
+    assert all(
+        images.shape == (8, 3, 8, 8) and images.dtype == torch.uint8 for images, *_ in batches
+    )
     assert all((contexts == HIDDEN_CONTEXT).all() for _, _, contexts, _ in batches)
     revealed = torch.cat([contexts for _, _, contexts, _ in make(contexts="known").train_loader()])
     assert set(revealed.tolist()) == {0, 1}
@@ -36,7 +38,9 @@ def test_batches_of_images_in_memory_are_those_that_are_read_one_by_one(monkeypa
     kept = list(make(contexts="known").train_loader())
     monkeypatch.setattr(context_images, "CACHE_LIMIT", 0)
     read = list(make(contexts="known").train_loader())
-    samples = {image.numpy().tobytes(): numbers for image, *numbers in make(contexts="known").train_set}
+    samples = {
+        image.numpy().tobytes(): numbers for image, *numbers in make(contexts="known").train_set
+    }
     for one, other in zip(kept, read, strict=True):
         assert all(torch.equal(part, same) for part, same in zip(one, other, strict=True))
         for image, *numbers in zip(*one[:3], strict=True):
@@ -85,9 +89,13 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():
     data = make(contexts="inferred", select="worst-group")
-    contexts = torch.cat([data.train_set.contexts, *(contexts for _, _, contexts, _ in data.validation_loader())])
+    contexts = torch.cat(
+        [data.train_set.contexts, *(contexts for _, _, contexts, _ in data.validation_loader())]
+    )
     sets = [data.train_set, data._sets["validation"]]
-    images, labels = (torch.cat([getattr(one, name) for one in sets]) for name in ("images", "labels"))
+    images, labels = (
+        torch.cat([getattr(one, name) for one in sets]) for name in ("images", "labels")
+    )
     assert contexts.tolist() == infer_contexts(images, labels, seed=0).tolist()
 
 
@@ -118,7 +126,8 @@ def test_processes_have_as_many_samples_each_however_they_come_out(processes):
         labels = torch.zeros(size, dtype=torch.long)
         config = TrainingConfig(batch_size=64)
         parts = [
-            list(EpochSampler(config, labels, labels, processes=processes, rank=rank)) for rank in range(processes)
+            list(EpochSampler(config, labels, labels, processes=processes, rank=rank))
+            for rank in range(processes)
         ]
         assert {len(part) for part in parts} == {-(-size // processes)}
         assert {index for part in parts for index in part} == set(range(size))
@@ -154,7 +163,9 @@ def test_workers_give_the_same_batches_and_loading_draws_no_chance():
 
 def test_the_validation_set_is_held_out_of_training_and_may_be_absent():
     data = make()
-    validation = {image.numpy().tobytes() for images, *_ in data.validation_loader() for image in images}
+    validation = {
+        image.numpy().tobytes() for images, *_ in data.validation_loader() for image in images
+    }
     training = {image.numpy().tobytes() for image in data._sets["train"].images}
     assert validation
     assert not validation & training

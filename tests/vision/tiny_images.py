@@ -1,4 +1,6 @@
-"""A source of small images that is ready at once: two classes that differ in brightness, two contexts in colour."""
+"""A source of small images that is ready at once: two classes that differ in brightness, two
+contexts in colour.
+"""
 
 import torch
 from PIL import Image

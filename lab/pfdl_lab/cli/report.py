@@ -16,16 +16,20 @@ from pfdl.cli.common import exit_on_user_error
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUNS…", help="Run folders, and folders that hold run folders.")
+        list[Path],
+        typer.Argument(metavar="RUNS…", help="Run folders, and folders that hold run folders."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write; a name in .md gives Markdown.")] = (
-        Path("report.html")
-    ),
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The page to write; a name in .md gives Markdown."),
+    ] = (Path("report.html")),
 ) -> None:
-    """Write one page from any number of run folders: tables beside the paper's figures, plots, how it was made.
+    """Write one page from any number of run folders: tables beside the paper's figures, plots, how
+    it was made.
 
-    An HTML page works offline, on a phone and on paper. Of a Markdown page that exists, everything above the line that
-    begins with '<!-- All below' is kept. Runs that are not finished are shown with what they have.
+    An HTML page works offline, on a phone and on paper. Of a Markdown page that exists, everything
+    above the line that begins with '<!-- All below' is kept. Runs that are not finished are shown
+    with what they have.
 
         pfdl report runs/ -o report.html
 
@@ -40,13 +44,15 @@ def report(
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the runs and the page.")] = Path(
-        "runs/demo"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the runs and the page.")
+    ] = Path("runs/demo"),
 ) -> None:
-    """Show all three experiments in small: about two minutes on two cores, no data, no GPU, one page at the end.
+    """Show all three experiments in small: about two minutes on two cores, no data, no GPU, one
+    page at the end.
 
-    An interrupted demonstration resumes when started again. The page opens in a browser if the session is interactive.
+    An interrupted demonstration resumes when started again. The page opens in a browser if the
+    session is interactive.
     """
     from rich.console import Console
 
@@ -62,7 +68,9 @@ def demo(
 
 def open_in_browser(page: Path) -> bool:
     """Open the page in a browser if the session is interactive; return whether one opened."""
-    has_display = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    has_display = sys.platform in ("win32", "darwin") or any(
+        map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
+    )
     if not has_display or not sys.stdout.isatty():
         return False
     try:

@@ -23,10 +23,15 @@ def mmads(
     execution: Execution,
     output: Output = Path("runs/mmads"),
     quick: Quick = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Tables per cell; 10, or 3 if quick.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Tables per cell; 10, or 3 if quick.")
+    ] = None,
     first_seed: FirstSeed = 0,
     of: Annotated[
-        str | None, typer.Option("--settings", help="independent, s_to_v, v_to_s, with commas; all where left out.")
+        str | None,
+        typer.Option(
+            "--settings", help="independent, s_to_v, v_to_s, with commas; all where left out."
+        ),
     ] = None,
 ) -> None:
     """Rerun Table I: coefficients and stability on MMADS, in the paper's setting and two more.
@@ -47,12 +52,15 @@ def readings(
     execution: Execution,
     output: Output = Path("runs/readings"),
     quick: Quick = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Tables per cell; 3, or 1 if quick.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Tables per cell; 3, or 1 if quick.")
+    ] = None,
 ) -> None:
-    """Try readings of PFDL on tables, and sort them by their distance to the paper's row of Table I.
+    """Try readings of PFDL on tables, and sort them by their distance to the paper's row of Table
+    I.
 
-    The paper leaves open what g sees, how it is trained, what joins what, the estimator, and what predicts. An
-    interrupted run resumes when started again with the same output folder.
+    The paper leaves open what g sees, how it is trained, what joins what, the estimator, and what
+    predicts. An interrupted run resumes when started again with the same output folder.
     """
     from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
 
@@ -67,11 +75,18 @@ def colored_mnist(
     mnist: Mnist = None,
     output: Output = Path("runs/colored-mnist"),
     quick: Quick = False,
-    rows: Annotated[str | None, typer.Option(help="Keys of rows, with commas; all where left out.")] = None,
-    restarts: Annotated[int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Keys of rows, with commas; all where left out.")
+    ] = None,
+    restarts: Annotated[
+        int | None, typer.Option(min=1, help="Restarts per method; 10, or 3 if quick.")
+    ] = None,
     first_seed: FirstSeed = 0,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU.")
+        int | None,
+        typer.Option(
+            "--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU."
+        ),
     ] = None,
 ) -> None:
     """Run the table of Colored-MNIST: ERM, IRM, IRM+PFDL and more, beside the published figures.
@@ -89,41 +104,61 @@ def colored_mnist(
     config = replace(config, restarts=restarts or config.restarts, seed=first_seed, rows=chosen)
     typer.echo(f"Digits: {source.name}. Computing on {execution.device}.", err=True)
     if on_cpu and not quick and source.is_mnist:
-        typer.echo("The published protocol takes hours without a GPU; --quick takes minutes.", err=True)
+        typer.echo(
+            "The published protocol takes hours without a GPU; --quick takes minutes.", err=True
+        )
     execution = replace(execution, jobs=jobs or (-1 if on_cpu else 4))
-    experiment.run(config, output, folder=None if mnist is None else str(mnist), execution=execution)
+    experiment.run(
+        config, output, folder=None if mnist is None else str(mnist), execution=execution
+    )
     print_tables(output)
 
 
 @takes_settings(all_shown=True, defaults={**NICO, "device": "auto"})
 def nico(
     data: Annotated[
-        str, typer.Argument(metavar="DIR|TABLE|shapes", help="NICO, or other images in contexts: a folder or a table.")
+        str,
+        typer.Argument(
+            metavar="DIR|TABLE|shapes",
+            help="NICO, or other images in contexts: a folder or a table.",
+        ),
     ],
     options: DataOptions,
     config: ImagesConfig,
     execution: Execution,
     rows: Rows = "paper",
     group_by: Annotated[
-        str | None, typer.Option(metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split.")
+        str | None,
+        typer.Option(
+            metavar="CSV:COLUMN", help="Keep images with the same entry on one side of the split."
+        ),
     ] = None,
     output: Output = Path("runs/nico"),
 ) -> None:
-    """Rerun Table II: DWR, CN, CN+BN, CNBB, ResNet-50 and PFDL at seven dominant ratios, beside the paper's figures.
+    """Rerun Table II: DWR, CN, CN+BN, CNBB, ResNet-50 and PFDL at seven dominant ratios, beside the
+    paper's figures.
 
-    The protocol is the paper's: 160 epochs of SGD, learning rate 0.01, a tenth of it after 80; the last epoch counts.
+    The protocol is the paper's: 160 epochs of SGD, learning rate 0.01, a tenth of it after 80; the
+    last epoch counts.
 
-    An interrupted run resumes when started again with the same output folder; finished trainings are kept.
+    An interrupted run resumes when started again with the same output folder; finished trainings
+    are kept.
 
         pfdl reproduce nico NICO/Animal --on-bad-image skip --jobs 12
 
-        pfdl reproduce nico PACS --rows declared --seeds 12 --first-seed 200 --validation 0.1 --test-every 5
+        pfdl reproduce nico PACS --rows declared --seeds 12 --first-seed 200 --validation 0.1
+        --test-every 5
     """
     from pfdl_lab.images.data import ImageData
     from pfdl_lab.images.rows import row_keys
     from pfdl_lab.images.run import run
 
-    run(replace(config, rows=row_keys(rows)), [ImageData(data, options, group_by)], output, seen_by_user(execution))
+    run(
+        replace(config, rows=row_keys(rows)),
+        [ImageData(data, options, group_by)],
+        output,
+        seen_by_user(execution),
+    )
     print_tables(output)
 
 

@@ -26,8 +26,10 @@ def study(
         typer.Argument(
             metavar="DATA…",
             help="shapes, shapes-0.5 (backgrounds of that strength), colored-mnist, spuco-mnist, "
-            "spuco-mnist-small-0.995 (size and strength of its colour), or images: folders class/image or "
-            "class/context/image, with or without train and test above it, or tables with a line per image.",
+            "spuco-mnist-small-0.995 (size and strength of its colour), or images: folders"
+            " class/image or "
+            "class/context/image, with or without train and test above it, or tables with a line"
+            " per image.",
         ),
     ],
     options: DataOptions,
@@ -35,7 +37,10 @@ def study(
     execution: Execution,
     group_by: Annotated[
         list[str] | None,
-        typer.Option(metavar="FOLDER=CSV:COLUMN", help="For that folder, keep images with the same entry on one side."),
+        typer.Option(
+            metavar="FOLDER=CSV:COLUMN",
+            help="For that folder, keep images with the same entry on one side.",
+        ),
     ] = None,
     mnist: Mnist = None,
     rows: Rows = "methods",
@@ -43,8 +48,8 @@ def study(
 ) -> None:
     """Compare objectives by many trainings on paired seeds.
 
-    Images in contexts are trained on at 5:1 and tested where the contexts shift; images without contexts, or with a
-    test set of their own, are tested on their whole test set.
+    Images in contexts are trained on at 5:1 and tested where the contexts shift; images without
+    contexts, or with a test set of their own, are tested on their whole test set.
 
     An interrupted study resumes when started again with the same output folder.
 
@@ -63,7 +68,9 @@ def study(
 def make_datasets(
     data: Sequence[str], group_by: Sequence[str], mnist: Path | None, options: DataOptions
 ) -> list[ImageData]:
-    """Return the data sets that the options name; a folder to group is meant by its path or by its last part."""
+    """Return the data sets that the options name; a folder to group is meant by its path or by its
+    last part.
+    """
     from pfdl.data.tables import TABLES
     from pfdl_lab.images.data import ImageData
 
@@ -74,12 +81,17 @@ def make_datasets(
         meant = [folder for folder in folders if wanted in (folder, Path(folder).name)]
         if len(meant) != 1 or not column:
             raise ValueError(
-                f"--group-by {entry} names {'several folders' if len(meant) > 1 else 'no folder'} of the study; give "
-                "FOLDER=CSV:COLUMN with one of them."
+                f"--group-by {entry} names {'several folders' if len(meant) > 1 else 'no folder'}"
+                " of the study; give FOLDER=CSV:COLUMN with one of them."
             )
         groups[meant[0]] = column
     of_table, digits = replace(options, layout=None), None if mnist is None else str(mnist)
     return [
-        ImageData(name, of_table if Path(name).suffix.lower() in TABLES else options, groups.get(name), digits)
+        ImageData(
+            name,
+            of_table if Path(name).suffix.lower() in TABLES else options,
+            groups.get(name),
+            digits,
+        )
         for name in data
     ]

@@ -20,7 +20,8 @@ from pfdl_lab.grid import stored_rows
 
 
 class StackedColoredMNIST:
-    """The environments of all restarts, stacked: images (R, n, 2, 196), labels (R, n), and inferred contexts (R, n).
+    """The environments of all restarts, stacked: images (R, n, 2, 196), labels (R, n), and inferred
+    contexts (R, n).
 
     Args:
         source: Grey digits.
@@ -45,28 +46,40 @@ class StackedColoredMNIST:
         self.test = self._stack([data.test for data in restarts])
         self.has_contexts = contexts is not None
         if contexts is not None:
-            stored = [stored_rows(task, contexts) for task in context_tasks(source.name, seeds, max_train)]
+            stored = [
+                stored_rows(task, contexts) for task in context_tasks(source.name, seeds, max_train)
+            ]
             found = torch.tensor([lines[0]["contexts"] for lines in stored if lines], device=device)
             rows = self.train[0][1].shape[1] + self.train[1][1].shape[1]
             self.train_contexts, self.held_out_contexts = found[:, :rows], found[:, rows:]
 
     def _stack(self, environments: Sequence[Environment]) -> tuple[Tensor, Tensor]:
         images = torch.stack([environment.images for environment in environments]).flatten(3)
-        return images.to(self.device), torch.stack([environment.labels for environment in environments]).to(self.device)
+        return images.to(self.device), torch.stack(
+            [environment.labels for environment in environments]
+        ).to(self.device)
 
 
 def context_tasks(digits: str, seeds: Sequence[int], max_train: int | None) -> list[dict[str, Any]]:
-    """Return one task for :func:`infer_task` per restart; the name of the digits tells results apart."""
+    """Return one task for :func:`infer_task` per restart; the name of the digits tells results
+    apart.
+    """
     return [{"digits": digits, "seed": seed, "max_train": max_train} for seed in seeds]
 
 
-def infer_task(digits: str, seed: int, max_train: int | None, *, folder: str | None) -> list[dict[str, Any]]:
-    """Infer the contexts of the training rows and, after them, the held-out rows of a restart; not of test rows."""
+def infer_task(
+    digits: str, seed: int, max_train: int | None, *, folder: str | None
+) -> list[dict[str, Any]]:
+    """Infer the contexts of the training rows and, after them, the held-out rows of a restart; not
+    of test rows.
+    """
     data = ColoredMNIST(folder, seed=seed, max_train=max_train)
     environments = (*data.train, *data.held_out)
     images = torch.cat([environment.images for environment in environments])
     labels = torch.cat([environment.labels for environment in environments])
-    return [{"contexts": infer_contexts(image_statistics(images), labels.long(), seed=seed).tolist()}]
+    return [
+        {"contexts": infer_contexts(image_statistics(images), labels.long(), seed=seed).tolist()}
+    ]
 
 
 def draw_environments(data: ColoredMNIST, columns: int = 12, scale: int = 3) -> bytes:
@@ -79,5 +92,7 @@ def draw_environments(data: ColoredMNIST, columns: int = 12, scale: int = 3) -> 
         rows.append(np.concatenate(framed, axis=1))
     pixels = np.rint(255 * np.concatenate(rows)).astype(np.uint8)
     stream = io.BytesIO()
-    Image.fromarray(pixels.repeat(scale, axis=0).repeat(scale, axis=1)).save(stream, format="PNG", optimize=True)
+    Image.fromarray(pixels.repeat(scale, axis=0).repeat(scale, axis=1)).save(
+        stream, format="PNG", optimize=True
+    )
     return stream.getvalue()

@@ -1,6 +1,7 @@
 """Colored-MNIST: digits whose colour agrees with the label in training and disagrees in the test.
 
-The protocol is that of "Invariant Risk Minimization" (Arjovsky et al., 2019) and of its published code.
+The protocol is that of "Invariant Risk Minimization" (Arjovsky et al., 2019) and of its published
+code.
 """
 
 from __future__ import annotations
@@ -41,22 +42,23 @@ class Environment:
 class ColoredMNIST:
     """The environments of Colored-MNIST.
 
-    The label says whether the digit is below 5, but a quarter of the labels are flipped; the colour is the label
-    again, flipped with probability 0.2 and 0.1 in the two training environments and 0.9 in the test environment. So
-    colour predicts the label better than shape does, until it turns against it.
+    The label says whether the digit is below 5, but a quarter of the labels are flipped; the colour
+    is the label again, flipped with probability 0.2 and 0.1 in the two training environments and
+    0.9 in the test environment. So colour predicts the label better than shape does, until it turns
+    against it.
 
     Args:
-        digits: Grey digits, or the folder of the four MNIST files, or nothing: then the environment variable
-            ``PFDL_MNIST`` names the folder, and without it scikit-learn's small digits are used, which are *not*
-            MNIST (``source.is_mnist`` and ``source.name`` say so).
+        digits: Grey digits, or the folder of the four MNIST files, or nothing: then the environment
+            variable ``PFDL_MNIST`` names the folder, and without it scikit-learn's small digits are
+            used, which are *not* MNIST (``source.is_mnist`` and ``source.name`` say so).
         seed: Shuffling, label noise and colours follow from it.
         max_train: Use no more than this many rows for the two training environments together.
 
     Attributes:
         source: The grey digits.
         train: The two training environments, equally large.
-        held_out: Further samples of the two training environments, never trained on: for choosing settings without
-            a look at the test environment.
+        held_out: Further samples of the two training environments, never trained on: for choosing
+            settings without a look at the test environment.
         test: The test environment.
 
     Raises:
@@ -70,7 +72,11 @@ class ColoredMNIST:
     """
 
     def __init__(
-        self, digits: DigitSource | str | Path | None = None, *, seed: int = 0, max_train: int | None = None
+        self,
+        digits: DigitSource | str | Path | None = None,
+        *,
+        seed: int = 0,
+        max_train: int | None = None,
     ) -> None:
         self.source = digits if isinstance(digits, DigitSource) else find_digits(digits)
         if max_train is not None:
@@ -99,11 +105,15 @@ def color_digits(digits: Digits, color_flip: float, generator: torch.Generator) 
     below_five = torch.from_numpy(digits.labels < 5)
     labels = below_five ^ (torch.rand(len(digits), generator=generator) < LABEL_NOISE)
     colors = labels ^ (torch.rand(len(digits), generator=generator) < color_flip)
-    channels = torch.stack([~colors, colors], dim=1)  # channel 1 for colour 1, as the published code has it
+    # Channel 1 for colour 1, as the published code has it
+    channels = torch.stack([~colors, colors], dim=1)
     return Environment(grey[:, None] * channels[:, :, None, None], labels.float(), color_flip)
 
 
 def _color_pair(digits: Digits, generator: torch.Generator) -> tuple[Environment, Environment]:
     """Take even rows for the first training environment, odd rows for the second."""
-    first, second = (color_digits(digits[start::2], flip, generator) for start, flip in enumerate(TRAIN_COLOR_FLIPS))
+    first, second = (
+        color_digits(digits[start::2], flip, generator)
+        for start, flip in enumerate(TRAIN_COLOR_FLIPS)
+    )
     return first, second

@@ -21,7 +21,8 @@ class Outputs(NamedTuple):
 
 
 class MLP(nn.Module):
-    """The perceptron of IRM's Colored-MNIST: two hidden layers, ReLU, Xavier weights, biases that start at zero.
+    """The perceptron of IRM's Colored-MNIST: two hidden layers, ReLU, Xavier weights, biases that
+    start at zero.
 
     Args:
         num_inputs: Width of the flattened input.

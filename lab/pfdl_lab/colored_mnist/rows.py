@@ -1,7 +1,8 @@
-"""The rows of the Colored-MNIST table: methods, their published settings and their published figures, as data.
+"""The rows of the Colored-MNIST table: methods, their published settings and their published
+figures, as data.
 
-What was measured once and is no longer trained (an indexed g, PFDL on top of V-REx, g by plain SGD, the pairwise form)
-is in ``docs/results/colored-mnist/results.csv``; the page prints it from there.
+What was measured once and is no longer trained (an indexed g, PFDL on top of V-REx, g by plain SGD,
+the pairwise form) is in ``docs/results/colored-mnist/results.csv``; the page prints it from there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ ERM_CONFIG = FullBatchConfig(hidden=256, l2=0.001, lr=0.001, steps=501)
 GRAYSCALE_CONFIG = FullBatchConfig(hidden=83, l2=0.00086029, lr=0.0028171, steps=101)
 IRM_CONFIG = FullBatchConfig(hidden=390, l2=0.00110794568, lr=0.0004898536566546834, steps=501)
 IRM_SETTINGS = {"weight": 91257.18613115903, "anneal": 190}
-# V-REx's code minimises R₁ + R₂ + 0.001‖w‖² + 10⁴(R₁ − R₂)² = 2 [mean R + 0.0005‖w‖² + 2·10⁴ Var R].
+# V-REx's code minimises R₁ + R₂ + 0.001‖w‖² + 10⁴(R₁ − R₂)² = 2 [mean R + 0.0005‖w‖² + 2·10⁴ Var
+# R].
 VREX_CONFIG = FullBatchConfig(hidden=256, l2=0.0005, lr=0.001, steps=501)
 VREX_SETTINGS = {"weight": 20_000.0, "anneal": 100}
 PAPER_LR = 0.001
@@ -38,12 +40,14 @@ class ColoredMNISTRow:
         config: Widths, learning rate, number of steps.
         settings: Arguments of the objective's parts.
         grayscale: Train on the digits without their colour.
-        contexts: What the objective is told: ``"environments"``, the two labelled training environments; or
-            ``"inferred"``, both pooled, and the contexts that :func:`pfdl.infer_contexts` finds.
-        chooses: Whether l2 and the step to stop at are chosen by the worst group, one class in one inferred context,
-            on held-out images of the training environments; the row is then measured on the way.
-        published: Accuracies in percent by IRM's authors, in training and in the test environment, with their standard
-            deviation (SD) over restarts.
+        contexts: What the objective is told: ``"environments"``, the two labelled training
+            environments; or ``"inferred"``, both pooled, and the contexts that
+            :func:`pfdl.infer_contexts` finds.
+        chooses: Whether l2 and the step to stop at are chosen by the worst group, one class in one
+            inferred context, on held-out images of the training environments; the row is then
+            measured on the way.
+        published: Accuracies in percent by IRM's authors, in training and in the test environment,
+            with their standard deviation (SD) over restarts.
         paper: The same of PFDL's paper.
     """
 
@@ -62,7 +66,15 @@ class ColoredMNISTRow:
 def _with_pfdl(row: ColoredMNISTRow, key: str, title: str, **pfdl: Any) -> ColoredMNISTRow:
     settings = {**row.settings, PENALTY: pfdl}
     objective = f"{row.objective}+{PENALTY}"
-    return replace(row, key=key, title=title, objective=objective, settings=settings, published=None, paper=None)
+    return replace(
+        row,
+        key=key,
+        title=title,
+        objective=objective,
+        settings=settings,
+        published=None,
+        paper=None,
+    )
 
 
 GRAYSCALE = ColoredMNISTRow(
@@ -100,10 +112,16 @@ IRM_PFDL = tuple(
 )
 """The paper's weight is 1."""
 IRM_AT_PAPER_LR = replace(
-    IRM, key="irm-lr-0.001", title="IRM, learning rate 0.001", config=replace(IRM_CONFIG, lr=PAPER_LR), published=None
+    IRM,
+    key="irm-lr-0.001",
+    title="IRM, learning rate 0.001",
+    config=replace(IRM_CONFIG, lr=PAPER_LR),
+    published=None,
 )
 IRM_PFDL_AT_PAPER_LR = replace(
-    _with_pfdl(IRM_AT_PAPER_LR, "irm-pfdl-lr-0.001", "IRM+PFDL, λ = 1, learning rate 0.001", weight=1.0),
+    _with_pfdl(
+        IRM_AT_PAPER_LR, "irm-pfdl-lr-0.001", "IRM+PFDL, λ = 1, learning rate 0.001", weight=1.0
+    ),
     paper=PAPER_IRM_PFDL,
 )
 MAIN_ROWS = (
@@ -118,11 +136,17 @@ MAIN_ROWS = (
     IRM_PFDL_AT_PAPER_LR,
 )
 
-PAIRS = ((ERM_PFDL, ERM), *((row, IRM) for row in IRM_PFDL), (IRM_PFDL_AT_PAPER_LR, IRM_AT_PAPER_LR))
+PAIRS = (
+    (ERM_PFDL, ERM),
+    *((row, IRM) for row in IRM_PFDL),
+    (IRM_PFDL_AT_PAPER_LR, IRM_AT_PAPER_LR),
+)
 """Rows with PFDL, and the same without."""
 
 
-def _choices(row: ColoredMNISTRow, key: str, title: str, contexts: str) -> tuple[ColoredMNISTRow, ...]:
+def _choices(
+    row: ColoredMNISTRow, key: str, title: str, contexts: str
+) -> tuple[ColoredMNISTRow, ...]:
     """Return a method with each of the l2 weights, to be stopped where held-out images say."""
     return tuple(
         replace(
@@ -141,10 +165,18 @@ def _choices(row: ColoredMNISTRow, key: str, title: str, contexts: str) -> tuple
 
 CHOOSING: dict[str, tuple[ColoredMNISTRow, ...]] = {
     "ERM": _choices(ERM, "erm-inferred", "ERM", "inferred"),
-    "balance": _choices(ColoredMNISTRow("", "", "balance", IRM_CONFIG), "balance-inferred", "balance", "inferred"),
-    "GroupDRO": _choices(ColoredMNISTRow("", "", "groupdro", IRM_CONFIG), "groupdro-inferred", "GroupDRO", "inferred"),
+    "balance": _choices(
+        ColoredMNISTRow("", "", "balance", IRM_CONFIG), "balance-inferred", "balance", "inferred"
+    ),
+    "GroupDRO": _choices(
+        ColoredMNISTRow("", "", "groupdro", IRM_CONFIG), "groupdro-inferred", "GroupDRO", "inferred"
+    ),
     "IRM, told the environments": _choices(IRM, "irm-chosen", "IRM", "environments"),
 }
-"""Methods whose l2 weight and step to stop at are chosen: IRM as the others, but that it is told the environments."""
+"""Methods whose l2 weight and step to stop at are chosen: IRM as the others, but that it is told
+the environments.
+"""
 
-ROWS: dict[str, ColoredMNISTRow] = {row.key: row for rows in (MAIN_ROWS, *CHOOSING.values()) for row in rows}
+ROWS: dict[str, ColoredMNISTRow] = {
+    row.key: row for rows in (MAIN_ROWS, *CHOOSING.values()) for row in rows
+}

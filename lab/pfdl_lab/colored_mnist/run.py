@@ -1,8 +1,9 @@
-"""The paper's third table: Colored-MNIST with ERM, IRM and IRM+PFDL, and what is needed to judge them.
+"""The paper's third table: Colored-MNIST with ERM, IRM and IRM+PFDL, and what is needed to judge
+them.
 
-All rows of one width see the same data and start from the same weights, restart by restart, so that differences are
-paired. The settings of ERM, IRM and V-REx are the published ones, picked by their authors with the test environment in
-view.
+All rows of one width see the same data and start from the same weights, restart by restart, so that
+differences are paired. The settings of ERM, IRM and V-REx are the published ones, picked by their
+authors with the test environment in view.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from pfdl._internal.validation import check_choice
 from pfdl.contexts.quality import worst_group_accuracy
 from pfdl.objectives import make_objective
 from pfdl.runs import claim
-from pfdl_lab.colored_mnist.data import StackedColoredMNIST, context_tasks, draw_environments, infer_task
+from pfdl_lab.colored_mnist.data import (
+    StackedColoredMNIST,
+    context_tasks,
+    draw_environments,
+    infer_task,
+)
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST
 from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
@@ -69,8 +75,12 @@ class ColoredMNISTConfig:
 
 
 FULL = ColoredMNISTConfig()
-QUICK = ColoredMNISTConfig(restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16)
-"""Minutes on two processor cores. Not the published protocol: fewer rows, narrower networks, fewer restarts."""
+QUICK = ColoredMNISTConfig(
+    restarts=3, max_train=10_000, max_hidden=32, feature_rows=128, decomposition_width=16
+)
+"""Minutes on two processor cores. Not the published protocol: fewer rows, narrower networks, fewer
+restarts.
+"""
 
 
 def tasks(source: DigitSource, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
@@ -80,7 +90,11 @@ def tasks(source: DigitSource, config: ColoredMNISTConfig) -> list[dict[str, Any
 
 
 def run(
-    config: ColoredMNISTConfig, output: Path, *, folder: str | None, execution: Execution = IN_SEQUENCE
+    config: ColoredMNISTConfig,
+    output: Path,
+    *,
+    folder: str | None,
+    execution: Execution = IN_SEQUENCE,
 ) -> pd.DataFrame:
     """Train all rows that ``output`` does not hold yet, and write ``results.csv``.
 
@@ -105,7 +119,8 @@ def run(
         if any(ROWS[row].chooses for row in config.rows):
             contexts = output / "contexts"
             restarts = context_tasks(source.name, config.seeds, config.max_train)
-            on_cores = replace(execution, jobs=-1, device="cpu", gpus_per_task=None)  # a GPU plays no part in it
+            # A GPU plays no part in it
+            on_cores = replace(execution, jobs=-1, device="cpu", gpus_per_task=None)
             run_grid(partial(infer_task, folder=folder), restarts, contexts, on_cores)
         function = partial(run_task, folder=folder, device=execution.device, contexts=contexts)
         results = run_grid(function, tasks(source, config), output / "cells", execution)
@@ -116,7 +131,13 @@ def run(
 
 
 def run_task(
-    row: str, digits: str, *, folder: str | None, device: str, contexts: Path | None = None, **config: Any
+    row: str,
+    digits: str,
+    *,
+    folder: str | None,
+    device: str,
+    contexts: Path | None = None,
+    **config: Any,
 ) -> list[dict[str, Any]]:
     """Train and measure all restarts of one row.
 
@@ -129,14 +150,16 @@ def run_task(
         **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
 
     Returns:
-        For each restart, and each ``step`` that was looked at, the accuracies in percent on training rows (both
-        environments), held-out rows and test rows, and the risks on held-out rows. Rows that choose also have the
-        accuracy of the worst inferred group on held-out rows.
+        For each restart, and each ``step`` that was looked at, the accuracies in percent on
+        training rows (both environments), held-out rows and test rows, and the risks on held-out
+        rows. Rows that choose also have the accuracy of the worst inferred group on held-out rows.
     """
     size = ColoredMNISTConfig(**config)
     data = stacked_environments(folder, size, device, contexts if ROWS[row].chooses else None)
     if data.digits != digits:
-        raise ValueError(f"the task is for {digits} but {folder or 'without a folder'} gives {data.digits}.")
+        raise ValueError(
+            f"the task is for {digits} but {folder or 'without a folder'} gives {data.digits}."
+        )
     return run_row(_scaled(ROWS[row], size), data, size)
 
 
@@ -145,11 +168,17 @@ def stacked_environments(
     folder: str | None, config: ColoredMNISTConfig, device: str, contexts: Path | None = None
 ) -> StackedColoredMNIST:
     """Return the environments, kept for the next row of the same process."""
-    return StackedColoredMNIST(find_digits(folder), config.seeds, config.max_train, device, contexts)
+    return StackedColoredMNIST(
+        find_digits(folder), config.seeds, config.max_train, device, contexts
+    )
 
 
-def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
-    """Train and measure all restarts of one row on data that is there already; see :func:`run_task`."""
+def run_row(
+    row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig
+) -> list[dict[str, Any]]:
+    """Train and measure all restarts of one row on data that is there already; see
+    :func:`run_task`.
+    """
 
     def inputs(images: Tensor) -> Tensor:
         return images.sum(2) if row.grayscale else images.flatten(2)
@@ -159,10 +188,13 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
     environments = _environments(row, data, train.shape[1])
     networks, objectives = [], []
     for seed in data.seeds:
-        torch.manual_seed(seed)  # the network first: rows of one width then start from the same weights
+        # The network first: rows of one width then start from the same weights
+        torch.manual_seed(seed)
         networks.append(MLP(train.shape[2], row.config.hidden))
         settings = dict[str, Any](row.settings)
-        objective = make_objective(row.objective, row.config.hidden, num_classes=2, num_contexts=None, **settings)
+        objective = make_objective(
+            row.objective, row.config.hidden, num_classes=2, num_contexts=None, **settings
+        )
         objectives.append(objective.to(data.device))
     stacked = StackedMLPs(networks, data.device)
     lines: list[dict[str, Any]] = []
@@ -180,7 +212,9 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
         if row.chooses:
             columns[WORST_GROUP] = _percent(_worst_groups(stacked, data, inputs))
         for restart, values in enumerate(zip(*columns.values(), strict=True)):
-            lines.append({"restart": restart, "step": step, **dict(zip(columns, values, strict=True))})
+            lines.append(
+                {"restart": restart, "step": step, **dict(zip(columns, values, strict=True))}
+            )
 
     def after_step(step: int) -> None:
         report(step, row.config.steps - 1)
@@ -204,20 +238,31 @@ def run_row(row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNIS
 
 
 def _environments(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
-    """Return what the objective knows of each training row: its environment, or its inferred context."""
+    """Return what the objective knows of each training row: its environment, or its inferred
+    context.
+    """
     if row.chooses and not data.has_contexts:
         raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")
     if row.contexts == "inferred":
         return data.train_contexts
-    return torch.arange(2, device=data.device).repeat_interleave(rows // 2).expand(len(data.seeds), rows)
+    return (
+        torch.arange(2, device=data.device)
+        .repeat_interleave(rows // 2)
+        .expand(len(data.seeds), rows)
+    )
 
 
 @torch.no_grad()
 def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) -> list[float]:
-    """Return the accuracy of each restart in its worst group of held-out rows: one class in one inferred context."""
+    """Return the accuracy of each restart in its worst group of held-out rows: one class in one
+    inferred context.
+    """
     images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
     answers = (stacked(inputs(images)).logits > 0).long()
-    return [worst_group_accuracy(*one) for one in zip(answers, labels.long(), data.held_out_contexts, strict=True)]
+    return [
+        worst_group_accuracy(*one)
+        for one in zip(answers, labels.long(), data.held_out_contexts, strict=True)
+    ]
 
 
 def _percent(shares: Sequence[float]) -> list[float]:

@@ -1,4 +1,6 @@
-"""Colored-MNIST in the report: our figures beside the published ones, and what PFDL's weight does."""
+"""Colored-MNIST in the report: our figures beside the published ones, and what PFDL's weight
+does.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ import pandas as pd
 
 from pfdl.runs import Run
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
-from pfdl_lab.colored_mnist.rows import CHOOSING, ERM, IRM, IRM_PFDL, MAIN_ROWS, PAIRS, ROWS, ColoredMNISTRow
+from pfdl_lab.colored_mnist.rows import (
+    CHOOSING,
+    ERM,
+    IRM,
+    IRM_PFDL,
+    MAIN_ROWS,
+    PAIRS,
+    ROWS,
+    ColoredMNISTRow,
+)
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
 from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import (
@@ -39,7 +50,9 @@ def build(run: Run, problems: list[str]) -> Section:
     """Build the section of one run."""
     numbers = ["restart", *(f"{split}_accuracy" for split in SPLITS), *RISKS]
     results = read_results(run, ["row"], numbers, [], problems)
-    results = results.assign(**{name: results.get(name, float("nan")) for name in ("step", WORST_GROUP)})
+    results = results.assign(
+        **{name: results.get(name, float("nan")) for name in ("step", WORST_GROUP)}
+    )
     results = results.drop_duplicates(["row", "restart", "step"], ignore_index=True)
     last = results.groupby(["row", "restart"])["step"].transform("max")
     ends = results.loc[last.eq(results["step"]) | results["step"].isna()]
@@ -47,7 +60,9 @@ def build(run: Run, problems: list[str]) -> Section:
     planned = [key for key in run.settings.get("rows") or ROWS if key in ROWS]
     blocks: list[Block] = [Text(words, "warning") for words in _cautions(run, planned, present)]
     if (picture := run.folder / PICTURE).is_file():
-        alt = "Digits of the two training environments and, in the last row, of the test environment"
+        alt = (
+            "Digits of the two training environments and, in the last row, of the test environment"
+        )
         title = "Colour follows the label in training and opposes it in the test"
         blocks.append(Gallery(title, [Thumbnail(picture.read_bytes(), alt)]))
     blocks += _plane(ends)
@@ -56,12 +71,16 @@ def build(run: Run, problems: list[str]) -> Section:
     return Section(TITLE, blocks, _finding(results, ends))
 
 
-def choose_by_worst_group(results: pd.DataFrame, candidates: Sequence[ColoredMNISTRow]) -> pd.DataFrame:
-    """Return for each restart the line, of all candidates and steps, with the best worst inferred group held out.
+def choose_by_worst_group(
+    results: pd.DataFrame, candidates: Sequence[ColoredMNISTRow]
+) -> pd.DataFrame:
+    """Return for each restart the line, of all candidates and steps, with the best worst inferred
+    group held out.
 
     Args:
-        results: Lines with ``row``, ``restart``, ``step`` and the accuracy of the worst group on held-out images of
-            the training environments; a group is one class in one inferred context.
+        results: Lines with ``row``, ``restart``, ``step`` and the accuracy of the worst group on
+            held-out images of the training environments; a group is one class in one inferred
+            context.
         candidates: Rows to choose from.
 
     Returns:
@@ -69,7 +88,9 @@ def choose_by_worst_group(results: pd.DataFrame, candidates: Sequence[ColoredMNI
     """
     order = {row.key: number for number, row in enumerate(candidates)}
     chosen = results[results["row"].isin(order)].dropna(subset=WORST_GROUP)
-    chosen = chosen.assign(order=chosen["row"].map(order)).sort_values(["order", "step"], kind="stable")
+    chosen = chosen.assign(order=chosen["row"].map(order)).sort_values(
+        ["order", "step"], kind="stable"
+    )
     return chosen.loc[chosen.groupby("restart")[WORST_GROUP].idxmax()].drop(columns="order")
 
 
@@ -77,30 +98,41 @@ def _cautions(run: Run, planned: Sequence[str], present: set[str]) -> list[str]:
     """Say what about a run is not the published protocol."""
     settings, found = run.settings, []
     if undone := [key for key in planned if key not in present]:
-        found.append(f"Unfinished: {len(planned) - len(undone)} of {len(planned)} rows of the table are done.")
+        found.append(
+            f"Unfinished: {len(planned) - len(undone)} of {len(planned)} rows of the table are"
+            " done."
+        )
     if "not MNIST" in str(settings.get("digits")):
-        found.append("These digits are not MNIST: published figures stand beside them for orientation only.")
+        found.append(
+            "These digits are not MNIST: published figures stand beside them for orientation only."
+        )
     if settings.get("max_train") is not None or settings.get("max_hidden") is not None:
         found.append(
-            f"A quick run, not the published protocol: at most {settings.get('max_train')} training rows and hidden "
-            f"layers of at most {settings.get('max_hidden')} units (published: {FULL.restarts} restarts, all rows, up "
-            "to 390 units)."
+            f"A quick run, not the published protocol: at most {settings.get('max_train')} training"
+            f" rows and hidden layers of at most {settings.get('max_hidden')} units (published:"
+            f" {FULL.restarts} restarts, all rows, up to 390 units)."
         )
     return found
 
 
 def _finding(results: pd.DataFrame, ends: pd.DataFrame) -> str:
-    """Say in one sentence what ERM does, and what the row without environment labels does instead."""
+    """Say in one sentence what ERM does, and what the row without environment labels does
+    instead.
+    """
     train, test = (_accuracies(ends, ERM, split) for split in SPLITS)
     if not len(test):
         return ""
     sentence = (
-        f"ERM is right for {train.mean():.0f} % in training and {test.mean():.0f} % where the colours are reversed"
+        f"ERM is right for {train.mean():.0f} % in training and {test.mean():.0f} % where the"
+        " colours are reversed"
     )
     chosen = choose_by_worst_group(results, CHOOSING["GroupDRO"])
     if not len(chosen):
         return f"{sentence}."
-    return f"{sentence}; GroupDRO with inferred contexts for {chosen['test_accuracy'].mean():.0f} % there."
+    return (
+        f"{sentence}; GroupDRO with inferred contexts for {chosen['test_accuracy'].mean():.0f} %"
+        " there."
+    )
 
 
 def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
@@ -108,16 +140,29 @@ def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
     lines = []
     for row in (row for row in MAIN_ROWS if row.key in shown):
         ours: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
-        lines.append(TableLine(row.title, (*ours, *(row.published or absent), *(row.paper or absent))))
-    columns = [*SPLITS, "published train", "published test", "PFDL paper's train", "PFDL paper's test"]
+        lines.append(
+            TableLine(row.title, (*ours, *(row.published or absent), *(row.paper or absent)))
+        )
+    columns = [
+        *SPLITS,
+        "published train",
+        "published test",
+        "PFDL paper's train",
+        "PFDL paper's test",
+    ]
     return Table("Accuracy in percent at the last step", "method", columns, lines)
 
 
 def _differences(ends: pd.DataFrame) -> list[Block]:
-    """Show each row with PFDL beside the same without; on fresh restarts these are the declared tests of the page."""
+    """Show each row with PFDL beside the same without; on fresh restarts these are the declared
+    tests of the page.
+    """
     pairs = [(row, base) for row, base in PAIRS if {row.key, base.key} <= set(ends["row"])]
     train, test = (
-        [paired(_accuracies(ends, row, split), _accuracies(ends, base, split)) for row, base in pairs]
+        [
+            paired(_accuracies(ends, row, split), _accuracies(ends, base, split))
+            for row, base in pairs
+        ]
         for split in SPLITS
     )
     lines = [
@@ -140,13 +185,24 @@ def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
         columns = ("train_accuracy", "test_accuracy", WORST_GROUP)
         cells: list[Cell] = [mean_cell(chosen[column], 2) for column in columns]
         cells.append(Number(chosen["step"].median(), digits=0))
-        cells.append(", ".join(f"{value} ({times} of {len(chosen)})" for value, times in l2.items()))
+        cells.append(
+            ", ".join(f"{value} ({times} of {len(chosen)})" for value, times in l2.items())
+        )
         cells.append(mean_cell(_accuracies(ends, candidates[0], "test"), 2))
         lines.append(TableLine(title, tuple(cells)))
     if not lines:
         return []
-    headers = [*SPLITS, "held-out worst inferred group", "step (median)", "l2", "test at the last step, first l2"]
-    caption = "Accuracy in percent where held-out images of the training environments choose l2 and the step to stop at"
+    headers = [
+        *SPLITS,
+        "held-out worst inferred group",
+        "step (median)",
+        "l2",
+        "test at the last step, first l2",
+    ]
+    caption = (
+        "Accuracy in percent where held-out images of the training environments choose l2 and the"
+        " step to stop at"
+    )
     return [Heading("With l2 and stopping chosen"), Table(caption, "method", headers, lines)]
 
 
@@ -155,20 +211,37 @@ def _plane(ends: pd.DataFrame) -> list[Plot]:
     for number, row in enumerate(MAIN_ROWS):
         train, test = (_accuracies(ends, row, split) for split in SPLITS)
         if len(train):
-            points.append(Series(row.title, train.tolist(), test.tolist(), style="markers", colour=number))
+            points.append(
+                Series(row.title, train.tolist(), test.tolist(), style="markers", colour=number)
+            )
     title = "Training against test accuracy"
-    return plot_lines(title, "A point is a restart.", "training accuracy, %", "test accuracy, %", points, is_cloud=True)
+    return plot_lines(
+        title,
+        "A point is a restart.",
+        "training accuracy, %",
+        "test accuracy, %",
+        points,
+        is_cloud=True,
+    )
 
 
 def _risks(ends: pd.DataFrame) -> list[Block]:
-    """Show the risk on held-out rows, by which PFDL's weight can be chosen without a look at the test."""
+    """Show the risk on held-out rows, by which PFDL's weight can be chosen without a look at the
+    test.
+    """
     lines = []
     for row in (IRM, *IRM_PFDL):
         own = ends[ends["row"] == row.key]
         if len(own):
-            lines.append(TableLine(row.title, tuple(Number(own[risk].mean(), digits=4) for risk in RISKS)))
+            lines.append(
+                TableLine(row.title, tuple(Number(own[risk].mean(), digits=4) for risk in RISKS))
+            )
     columns = [f"flips {flip:g}" for flip in TRAIN_COLOR_FLIPS]
-    return [Table("Risk on held-out rows, by PFDL's weight", "method", columns, lines)] if len(lines) > 1 else []
+    return (
+        [Table("Risk on held-out rows, by PFDL's weight", "method", columns, lines)]
+        if len(lines) > 1
+        else []
+    )
 
 
 def _extras(ends: pd.DataFrame) -> list[Block]:

@@ -1,8 +1,9 @@
 """Several restarts of one small network, trained side by side in one batched computation.
 
-Only the networks are stacked (``torch.func``): their weights have one more dimension, so that ten small products of
-matrices become one large one, and a single Adam updates them all; being elementwise, it does to each what an Adam of
-its own would do. Each restart has its own :class:`pfdl.Objective`, the same objects that any other loop uses.
+Only the networks are stacked (``torch.func``): their weights have one more dimension, so that ten
+small products of matrices become one large one, and a single Adam updates them all; being
+elementwise, it does to each what an Adam of its own would do. Each restart has its own
+:class:`pfdl.Objective`, the same objects that any other loop uses.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class FullBatchConfig:
         hidden: Width of the hidden layers.
         l2: Weight of the sum of squares of all parameters, biases too.
         lr: Learning rate of Adam.
-        steps: Number of passes. The last one only measures, like the published code, which prints the accuracy of
-            a step before it updates.
+        steps: Number of passes. The last one only measures, like the published code, which prints
+            the accuracy of a step before it updates.
     """
 
     hidden: int
@@ -46,7 +47,9 @@ class StackedMLPs:
 
     def __init__(self, networks: Sequence[MLP], device: torch.device | str = "cpu") -> None:
         stacked, _ = torch.func.stack_module_state(list(networks))
-        self.parameters = {name: value.detach().to(device).requires_grad_() for name, value in stacked.items()}
+        self.parameters = {
+            name: value.detach().to(device).requires_grad_() for name, value in stacked.items()
+        }
         # The skeleton lends its forward pass only; its own parameters are never used.
         self._skeleton = networks[0]
         self._outputs = torch.func.vmap(self._one)
@@ -58,7 +61,9 @@ class StackedMLPs:
 
     def squared_norms(self) -> Tensor:
         """Return the sum of squares of each restart's parameters, shape (R,)."""
-        return torch.stack([value.flatten(1).square().sum(1) for value in self.parameters.values()]).sum(0)
+        return torch.stack(
+            [value.flatten(1).square().sum(1) for value in self.parameters.values()]
+        ).sum(0)
 
     def _one(self, parameters: dict[str, Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
         outputs: Outputs = torch.func.functional_call(self._skeleton, parameters, (inputs,))
@@ -86,8 +91,8 @@ def train_restarts(
         labels: Shape (R, n), 0 or 1.
         environments: Environment or context of each row, shape (R, n).
         config: Learning rate, weight decay and number of steps.
-        feature_rows: How many rows a penalty on the features sees, drawn again in each step: it works on mini-batches,
-            also where everything else takes the full batch.
+        feature_rows: How many rows a penalty on the features sees, drawn again in each step: it
+            works on mini-batches, also where everything else takes the full batch.
         row_seed: Which rows are drawn.
         after_step: Called with the number of updates that are done.
     """
@@ -99,10 +104,14 @@ def train_restarts(
     for step in range(config.steps - 1):
         logits, features = networks(inputs)
         if rows_needed:
-            rows = torch.randperm(inputs.shape[1], generator=generator)[:feature_rows].to(inputs.device)
+            rows = torch.randperm(inputs.shape[1], generator=generator)[:feature_rows].to(
+                inputs.device
+            )
             features = features[:, rows]
         # Read before the objectives are called: a call may end the annealing of a weight.
-        divisors = torch.tensor([objective.divisor() for objective in objectives], device=inputs.device)
+        divisors = torch.tensor(
+            [objective.divisor() for objective in objectives], device=inputs.device
+        )
         losses = [
             objective(logits[r], labels[r], features=features[r], environments=environments[r])
             for r, objective in enumerate(objectives)
@@ -117,7 +126,9 @@ def train_restarts(
 
 
 @torch.no_grad()
-def measure(networks: StackedMLPs, inputs: Tensor, labels: Tensor) -> tuple[list[float], list[float]]:
+def measure(
+    networks: StackedMLPs, inputs: Tensor, labels: Tensor
+) -> tuple[list[float], list[float]]:
     """Return accuracy and mean risk of each restart on its own rows.
 
     Args:
@@ -130,5 +141,7 @@ def measure(networks: StackedMLPs, inputs: Tensor, labels: Tensor) -> tuple[list
     """
     logits = networks(inputs).logits
     accuracy = ((logits > 0) == (labels > 0.5)).float().mean(1)
-    risk = torch.stack([sample_risks(one, of) for one, of in zip(logits, labels, strict=True)]).mean(1)
+    risk = torch.stack(
+        [sample_risks(one, of) for one, of in zip(logits, labels, strict=True)]
+    ).mean(1)
     return accuracy.tolist(), risk.tolist()

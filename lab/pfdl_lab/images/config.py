@@ -1,4 +1,5 @@
-"""How the experiment on images is made: the only place where its settings are written. Importing it imports no PyTorch.
+"""How the experiment on images is made: the only place where its settings are written. Importing it
+imports no PyTorch.
 
 Each setting is an option of ``pfdl study`` and ``pfdl reproduce nico``.
 """
@@ -19,19 +20,23 @@ class ImagesConfig:
         rows: Keys for :func:`pfdl_lab.images.rows.find_row`.
         seeds: Paired repetitions.
         first_seed: The first seed; what was tried while a method was made should have others.
-        backbone: Network of rows that have none of their own: see ``pfdl list backbones``, from scratch;
-            efficientnet-lite0, pretrained and fine-tuned; or efficientnet-lite0-features, a small network on its
-            features. Digits have their own.
-        image_size: Height and width, of rows that have no other; if none is given 64, or 96 for the pretrained network.
+        backbone: Network of rows that have none of their own: see ``pfdl list backbones``, from
+            scratch; efficientnet-lite0, pretrained and fine-tuned; or efficientnet-lite0-features,
+            a small network on its features. Digits have their own.
+        image_size: Height and width, of rows that have no other; if none is given 64, or 96 for the
+            pretrained network.
         epochs: Passes over the training samples.
         decay_every: Epochs after which the learning rate falls to a tenth; by default half of all.
         batch_size: Samples per step, of rows that have no other.
         learning_rate: Learning rate of SGD at the start, of rows that have no other.
         precision: bf16: convolutions in bfloat16 on a GPU; or 32.
-        validation: Share of the training set to hold out; it chooses an epoch, tested beside the last.
-        select: What chooses an epoch: accuracy, or worst-group (of inferred contexts; of true ones for oracles).
+        validation: Share of the training set to hold out; it chooses an epoch, tested beside the
+            last.
+        select: What chooses an epoch: accuracy, or worst-group (of inferred contexts; of true ones
+            for oracles).
         test_every: Also test after every so many epochs; 0 for never.
-        deterministic: Whether a GPU adds in a fixed order, so that rows that do the same have the same result.
+        deterministic: Whether a GPU adds in a fixed order, so that rows that do the same have the
+            same result.
 
     Raises:
         ValueError: If a value cannot be used.
@@ -71,7 +76,11 @@ class ImagesConfig:
     def training(self) -> dict[str, Any]:
         """All that changes the result of one training."""
         how = {**asdict(self), "image_size": self.size}
-        return {name: value for name, value in how.items() if name not in ("rows", "seeds", "first_seed")}
+        return {
+            name: value
+            for name, value in how.items()
+            if name not in ("rows", "seeds", "first_seed")
+        }
 
 
 NICO: dict[str, Any] = {
@@ -82,4 +91,6 @@ NICO: dict[str, Any] = {
     "learning_rate": 0.01,
     "deterministic": False,
 }
-"""The paper's protocol; it is silent on the batch size, the size of the images and the number of repetitions."""
+"""The paper's protocol; it is silent on the batch size, the size of the images and the number of
+repetitions.
+"""

@@ -45,13 +45,15 @@ class Split(NamedTuple):
 
     Attributes:
         train: Training samples.
-        validation: Samples of the same mixture that are held out to choose an epoch; none unless asked for.
+        validation: Samples of the same mixture that are held out to choose an epoch; none unless
+            asked for.
         test: The test side.
         tests: For each test, by its name, the rows of the test side; the hardest is the first.
         classes: Number of classes.
-        has_contexts: Whether contexts are known, so that an oracle may see those of the training samples.
-        context_features: Computes what the contexts of training and validation samples are inferred from, shape
-            (n, features), the validation samples last; it takes a while.
+        has_contexts: Whether contexts are known, so that an oracle may see those of the training
+            samples.
+        context_features: Computes what the contexts of training and validation samples are inferred
+            from, shape (n, features), the validation samples last; it takes a while.
     """
 
     train: Samples
@@ -68,10 +70,11 @@ class ImageData:
     """A data set.
 
     Args:
-        data: ``"shapes"``, ``"shapes-0.5"`` (backgrounds of that strength), ``"colored-mnist"``, ``"spuco-mnist"``,
-            ``"spuco-mnist-small-0.995"`` (size and strength of its colour; by default large and 0.95), or images in any
-            form that :func:`pfdl.data.open_images` takes. Images in contexts are trained on at 5:1 and tested at seven
-            dominant ratios and on the whole test side; others, and those with a test set of their own, on that.
+        data: ``"shapes"``, ``"shapes-0.5"`` (backgrounds of that strength), ``"colored-mnist"``,
+            ``"spuco-mnist"``, ``"spuco-mnist-small-0.995"`` (size and strength of its colour; by
+            default large and 0.95), or images in any form that :func:`pfdl.data.open_images` takes.
+            Images in contexts are trained on at 5:1 and tested at seven dominant ratios and on the
+            whole test side; others, and those with a test set of their own, on that.
         options: How to read images that are not generated.
         group_by: See :func:`read_groups`; for folders.
         mnist: Folder of the MNIST files; without it scikit-learn's digits are coloured.
@@ -85,11 +88,16 @@ class ImageData:
     @property
     def is_generated(self) -> bool:
         """Whether there is no folder behind it."""
-        return self.own_network is not None or re.fullmatch(rf"{SHAPES}(-[0-9.]+)?", self.data) is not None
+        return (
+            self.own_network is not None
+            or re.fullmatch(rf"{SHAPES}(-[0-9.]+)?", self.data) is not None
+        )
 
     @property
     def own_network(self) -> str | None:
-        """The network that all rows train on coloured digits, which each training makes for itself; else None."""
+        """The network that all rows train on coloured digits, which each training makes for itself;
+        else None.
+        """
         if self.data == COLORED_MNIST:
             return PERCEPTRON
         return None if self._spuco is None else LENET
@@ -97,7 +105,9 @@ class ImageData:
     @property
     def _spuco(self) -> tuple[str, float] | None:
         """The magnitude and the strength of the colour, if this is SpuCoMNIST."""
-        found = re.fullmatch(rf"{SPUCO_MNIST}(?:-({'|'.join(MAGNITUDES)}))?(?:-([0-9.]+))?", self.data)
+        found = re.fullmatch(
+            rf"{SPUCO_MNIST}(?:-({'|'.join(MAGNITUDES)}))?(?:-([0-9.]+))?", self.data
+        )
         return None if found is None else (found[1] or "large", float(found[2] or 0.95))
 
     @property
@@ -113,7 +123,9 @@ class ImageData:
         if self.is_generated:
             strength = self.data.removeprefix(SHAPES).removeprefix("-")
             return Shapes(100, strength=float(strength or 1.0))
-        return open_images(self.data, **{**asdict(self.options), "columns": self.options.named_columns()})
+        return open_images(
+            self.data, **{**asdict(self.options), "columns": self.options.named_columns()}
+        )
 
     def make_manifest(self, source: ContextSource, seed: int, validation: float) -> Manifest:
         """Split the images for a seed.
@@ -127,14 +139,17 @@ class ImageData:
             source = _Grouped(source, read_groups(self.group_by))
         return make_split(source, ratio=TRAINING_RATIO, seed=seed, validation_fraction=validation)
 
-    def split(self, seed: int, *, network: str, validation: float = 0.0, images: Path | None = None) -> Split:
+    def split(
+        self, seed: int, *, network: str, validation: float = 0.0, images: Path | None = None
+    ) -> Split:
         """Return the split of a seed.
 
         Args:
             seed: The seed.
             network: What is trained, which decides whether it sees pixels or features.
             validation: Share of the training samples to hold out.
-            images: Where :func:`pfdl.data.context_images.store_images` has put the images; for all but digits.
+            images: Where :func:`pfdl.data.context_images.store_images` has put the images; for all
+                but digits.
         """
         if images is None:
             return _digits(self, seed, validation)
@@ -143,14 +158,20 @@ class ImageData:
 
         def part(name: str) -> Samples:
             labels, contexts = map(torch.tensor, manifest.numbers_of(name))
-            return Samples(source.take([row.path for row in manifest.rows_of(name)]), labels, contexts)
+            return Samples(
+                source.take([row.path for row in manifest.rows_of(name)]), labels, contexts
+            )
 
         train, test = part("train"), part("test")
         held_out = part("validation") if validation else Samples(*(one[:0] for one in train))
         if network == FROZEN:
-            mean, deviation = train.inputs.float().mean(0), train.inputs.float().std(0).clamp(min=1e-6)
+            mean, deviation = (
+                train.inputs.float().mean(0),
+                train.inputs.float().std(0).clamp(min=1e-6),
+            )
             train, held_out, test = (
-                part._replace(inputs=(part.inputs.float() - mean) / deviation) for part in (train, held_out, test)
+                part._replace(inputs=(part.inputs.float() - mean) / deviation)
+                for part in (train, held_out, test)
             )
         rows = {row.path: number for number, row in enumerate(manifest.rows_of("test"))}
         tests = {
@@ -164,18 +185,30 @@ class ImageData:
             if network == FROZEN:
                 return known
             if network == PRETRAINED:
-                return embed(torch.split(known, BATCH), "cuda" if torch.cuda.is_available() else "cpu")
+                return embed(
+                    torch.split(known, BATCH), "cuda" if torch.cuda.is_available() else "cpu"
+                )
             return image_statistics(known)
 
         tests[WHOLE] = torch.arange(len(rows))
-        return Split(train, held_out, test, tests, len(manifest.classes), manifest.has_contexts, context_features)
+        return Split(
+            train,
+            held_out,
+            test,
+            tests,
+            len(manifest.classes),
+            manifest.has_contexts,
+            context_features,
+        )
 
 
 class _Grouped:
     """A source whose images are in the groups that a table names."""
 
     def __init__(self, source: ContextSource, groups: Mapping[str, str]) -> None:
-        self.samples = [sample._replace(group=groups.get(sample.path, "")) for sample in source.samples]
+        self.samples = [
+            sample._replace(group=groups.get(sample.path, "")) for sample in source.samples
+        ]
         self.description, self.load = source.description, source.load
 
 
@@ -183,37 +216,55 @@ def read_groups(source: str) -> dict[str, str]:
     """Read which path belongs to which group, which must not be on both sides of a split.
 
     Args:
-        source: ``"table.csv:column"``: a CSV file with a column ``path`` and the column that names the groups.
+        source: ``"table.csv:column"``: a CSV file with a column ``path`` and the column that names
+            the groups.
     """
     name, _, column = source.rpartition(":")
     if not name or not column:
-        raise ValueError(f"the groups are {source!r}; give a CSV file and one of its columns, as meta.csv:background.")
+        raise ValueError(
+            f"the groups are {source!r}; give a CSV file and one of its columns, as"
+            " meta.csv:background."
+        )
     if not Path(name).is_file():
         raise FileNotFoundError(f"there is no file {name}; give a CSV file of groups.")
     table = read_frame(Path(name), dtype=str, keep_default_na=False)
     for wanted in ("path", column):
         if wanted not in table.columns:
-            raise ValueError(f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}.")
-    return {path: group for path, group in zip(table["path"], table[column], strict=True) if path and group}
+            raise ValueError(
+                f"{name} has no column {wanted!r}; it has {', '.join(map(repr, table.columns))}."
+            )
+    return {
+        path: group
+        for path, group in zip(table["path"], table[column], strict=True)
+        if path and group
+    }
 
 
 def fingerprint(source: ContextSource | None) -> str | None:
-    """Return what tells results on these images from results on others: a hash of their names and contents."""
+    """Return what tells results on these images from results on others: a hash of their names and
+    contents.
+    """
     if source is None:
         return None
     lines = [f"{sample.path} {sample.sha256}" for sample in source.samples]
     layout = str(source.description.get("layout"))
-    if layout.startswith(CONTEXT_FIRST):  # the same names with classes and contexts exchanged are other images
+    if layout.startswith(
+        CONTEXT_FIRST
+    ):  # the same names with classes and contexts exchanged are other images
         lines.append(layout)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _digits(place: ImageData, seed: int, validation: float) -> Split:
-    """Make coloured digits, flat, so that training neither mirrors nor shifts them: digits are not symmetric."""
+    """Make coloured digits, flat, so that training neither mirrors nor shifts them: digits are not
+    symmetric.
+    """
     if place._spuco is not None:
         magnitude, strength = place._spuco
         digits = find_digits(place.mnist).uncut
-        spuco = SpuCoMNIST(digits, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS)
+        spuco = SpuCoMNIST(
+            digits, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS
+        )
         images, classes = spuco.train.images, len(COLORS)
         whole, test = (
             Samples(part.images.flatten(1).float() / 255, part.labels, part.contexts)
@@ -229,7 +280,9 @@ def _digits(place: ImageData, seed: int, validation: float) -> Split:
         tests = {SHIFTED: torch.arange(border), SAME: torch.arange(border, len(test.labels))}
     kept, held_out = torch.arange(len(whole.labels)), torch.arange(0)
     if validation:
-        halves = train_test_split(kept.numpy(), test_size=validation, stratify=whole.labels.numpy(), random_state=seed)
+        halves = train_test_split(
+            kept.numpy(), test_size=validation, stratify=whole.labels.numpy(), random_state=seed
+        )
         kept, held_out = (torch.from_numpy(half).sort().values for half in halves)
     train, judged = (Samples(*(part[rows] for part in whole)) for rows in (kept, held_out))
     order = torch.cat([kept, held_out])
@@ -237,7 +290,9 @@ def _digits(place: ImageData, seed: int, validation: float) -> Split:
 
 
 def _joined(environments: Any) -> Samples:
-    """Return environments of Colored-MNIST as one, the environment unknown; the context is the colour."""
+    """Return environments of Colored-MNIST as one, the environment unknown; the context is the
+    colour.
+    """
     images = torch.cat([environment.images for environment in environments])
     labels = torch.cat([environment.labels for environment in environments])
     return Samples(images.flatten(1), labels.long(), (images[:, 1].flatten(1).sum(1) > 0).long())

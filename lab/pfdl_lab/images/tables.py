@@ -1,4 +1,6 @@
-"""The tables of the experiment: accuracies beside the paper's, paired differences, and what the penalty is made of."""
+"""The tables of the experiment: accuracies beside the paper's, paired differences, and what the
+penalty is made of.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,14 @@ SHOWN_EPOCHS = (1, 2, 5, 10, 20, 40, 60, 80, 90, 120, 140, 160)
 """A dozen epochs of the tables along the training; the plots have all."""
 
 NOTE = (
-    "± is a standard error, k of n the number of seeds with a positive difference; bold where the 95 % interval of "
-    "Student's t leaves out zero, uncorrected. A weighting that changes the effective sample size by less than 0.1 % "
-    "did not act. A training that diverged counts with what was left of it."
+    "± is a standard error, k of n the number of seeds with a positive difference; bold where the"
+    " 95 % interval of Student's t leaves out zero, uncorrected. A weighting that changes the"
+    " effective sample size by less than 0.1 % did not act. A training that diverged counts with"
+    " what was left of it."
 )
 PAPER_NOTE = (
-    "Lines in the paper are the paper's figures on NICO. Its ResNet-50 row is commented out in its source, and it does "
-    "not say on which network it ran DWR."
+    "Lines in the paper are the paper's figures on NICO. Its ResNet-50 row is commented out in its"
+    " source, and it does not say on which network it ran DWR."
 )
 
 
@@ -71,7 +74,9 @@ class Measured:
         return self.values.get((row, str(epoch), test), NOTHING)
 
     @cache  # noqa: B019, a process makes few pages
-    def mean(self, row: str, epochs: tuple[str | int, ...], tests: tuple[str, ...]) -> pd.Series[float]:
+    def mean(
+        self, row: str, epochs: tuple[str | int, ...], tests: tuple[str, ...]
+    ) -> pd.Series[float]:
         """Return means over epochs and tests by the seed, of the seeds that have all of them."""
         parts = [self.of(row, epoch, test) for epoch, test in product(epochs, tests)]
         index = parts[0].index
@@ -83,7 +88,10 @@ class Measured:
     def rows(self) -> list[str]:
         """Return the rows there are, in the order in which rows are defined."""
         present = dict.fromkeys(row for row, _, _ in self.values)
-        return [*(row for row in ROWS if row in present), *(row for row in present if row not in ROWS)]
+        return [
+            *(row for row in ROWS if row in present),
+            *(row for row in present if row not in ROWS),
+        ]
 
     @cached_property
     def tests(self) -> list[str]:
@@ -105,14 +113,22 @@ class Measured:
         found = {epoch: self.of(row, epoch, name) for epoch in self.epochs}
         return {epoch: values for epoch, values in found.items() if len(values)}
 
-    def difference(self, row: str, rival: str, epoch: str | int, test: str) -> PairedDifference | None:
+    def difference(
+        self, row: str, rival: str, epoch: str | int, test: str
+    ) -> PairedDifference | None:
         """Return the paired difference of two rows."""
         return paired(self.of(row, epoch, test), self.of(rival, epoch, test))
 
     def share(self, row: str) -> float | None:
-        """Return the effective sample size of a weighting as a share of the batch; None for other rows."""
+        """Return the effective sample size of a weighting as a share of the batch; None for other
+        rows.
+        """
         sizes = self.of(row, LAST, ESS)
-        return float(sizes.mean()) if len(sizes) and _weighs(find_row(row, measured=True).objective) else None
+        return (
+            float(sizes.mean())
+            if len(sizes) and _weighs(find_row(row, measured=True).objective)
+            else None
+        )
 
     def difference_cell(self, row: str, rival: str, epoch: str, test: str) -> Cell:
         """Return a paired difference in points as a cell, with what qualifies it."""
@@ -125,21 +141,27 @@ class Measured:
         if diverged := len(self.of(row, LAST, DIVERGED)):
             remarks.append(f"{diverged} diverged")
         refitted = self.of(row, LAST, REFITTED)
-        remarks += [] if refitted.all() else [f"refitted in {refitted.sum():.0f} of {len(refitted)}"]
+        remarks += (
+            [] if refitted.all() else [f"refitted in {refitted.sum():.0f} of {len(refitted)}"]
+        )
         strong = difference.is_beyond_chance() and not is_idle
         return difference_cell(difference, 2, strong=strong, remark=", ".join(remarks))
 
 
 @cache
 def _weighs(objective: str) -> bool:
-    return not isinstance(make_objective(objective, 2, num_classes=2, num_contexts=2).weighting, Uniform)
+    return not isinstance(
+        make_objective(objective, 2, num_classes=2, num_contexts=2).weighting, Uniform
+    )
 
 
 def measure(results: pd.DataFrame) -> list[Measured]:
     """Return the results by data set and backbone, for look-up."""
     return [
         Measured(str(data), str(backbone), by_seed(part, "row", "epoch", "test"))
-        for (data, backbone), part in results.dropna(subset=["value"]).groupby(["data", "backbone"], sort=False)
+        for (data, backbone), part in results.dropna(subset=["value"]).groupby(
+            ["data", "backbone"], sort=False
+        )
     ]
 
 
@@ -149,10 +171,14 @@ def title_of(row: str) -> str:
 
 
 def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
-    """Return the accuracies of all rows; on request below each those that the paper has for the same network."""
+    """Return the accuracies of all rows; on request below each those that the paper has for the
+    same network.
+    """
     shares = {row: part.share(row) for row in part.rows}
     extra = [ESS] * any(share is not None for share in shares.values())
-    extra += [NUMBER, AGREEMENT] if any(len(part.of(row, LAST, NUMBER)) for row in part.rows) else []
+    extra += (
+        [NUMBER, AGREEMENT] if any(len(part.of(row, LAST, NUMBER)) for row in part.rows) else []
+    )
     judged = [VALIDATION] if epoch == CHOSEN else []
     lines = []
     for row in part.rows:
@@ -161,7 +187,11 @@ def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
         cells += [mean_cell(part.of(row, epoch, test), 1) for test in (*part.tests, *judged)]
         cells += [_extra_cell(part, row, shares[row], name) for name in extra]
         lines.append(TableLine(what.title, tuple(cells)))
-        if with_paper and what.paper is not None and (what.backbone or part.backbone == NICO["backbone"]):
+        if (
+            with_paper
+            and what.paper is not None
+            and (what.backbone or part.backbone == NICO["backbone"])
+        ):
             printed = dict(zip(RATIOS, what.paper, strict=True))
             paper = [printed.get(test) for test in part.tests]
             absent = Missing("not in the paper")
@@ -170,7 +200,9 @@ def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
             lines.append(TableLine("in the paper, on NICO", (absent, *figures, *rest), quiet=True))
     note = PAPER_NOTE if any(line.quiet for line in lines) else ""
     columns = ["seeds", *part.tests, *judged, *extra]
-    return Table(f"Accuracy in percent {WHEN[epoch]}, {part.name}", "row", columns, lines, note=note)
+    return Table(
+        f"Accuracy in percent {WHEN[epoch]}, {part.name}", "row", columns, lines, note=note
+    )
 
 
 def _extra_cell(part: Measured, row: str, share: float | None, name: str) -> Cell:
@@ -185,7 +217,9 @@ def _extra_cell(part: Measured, row: str, share: float | None, name: str) -> Cel
 
 
 def differences(part: Measured, epoch: str) -> Table | None:
-    """Return the paired differences of each row and the plain training it is compared with; None without any."""
+    """Return the paired differences of each row and the plain training it is compared with; None
+    without any.
+    """
     pairs = [(row, find_row(row, measured=True).baseline) for row in part.rows]
     pairs += [("level", "pfdl")] if {"level", "pfdl"} <= set(part.rows) else []
     lines = [
@@ -198,11 +232,19 @@ def differences(part: Measured, epoch: str) -> Table | None:
     ]
     if not lines:
         return None
-    return Table(f"Paired differences in points {WHEN[epoch]}, {part.name}", "difference", part.tests, lines, note=NOTE)
+    return Table(
+        f"Paired differences in points {WHEN[epoch]}, {part.name}",
+        "difference",
+        part.tests,
+        lines,
+        note=NOTE,
+    )
 
 
 def overviews(parts: Sequence[Measured], epoch: str) -> list[Table]:
-    """Return a table for each family of several data sets, such as all shapes: differences at the hardest test."""
+    """Return a table for each family of several data sets, such as all shapes: differences at the
+    hardest test.
+    """
     families: dict[str, list[Measured]] = {}
     for part in parts:
         if part.has(epoch):
@@ -211,8 +253,14 @@ def overviews(parts: Sequence[Measured], epoch: str) -> list[Table]:
     for family in (family for family in families.values() if len(family) > 1):
         rows = list(dict.fromkeys(row for part in family for row in part.rows))
         columns = [f"{part.name}: {part.tests[0]}" for part in family]
-        lines = [TableLine(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family)) for row in rows]
-        caption = f"Differences in points {WHEN[epoch]} to ERM at the hardest test; of ERM itself: accuracy in percent"
+        lines = [
+            TableLine(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family))
+            for row in rows
+        ]
+        caption = (
+            f"Differences in points {WHEN[epoch]} to ERM at the hardest test; of ERM itself:"
+            " accuracy in percent"
+        )
         tables.append(Table(caption, "row", columns, lines))
     return tables
 
@@ -232,28 +280,36 @@ def _overview_cell(part: Measured, row: str, epoch: str) -> Cell:
 
 
 def oracle_table(parts: Sequence[Measured]) -> Table | None:
-    """Return how far rows with inferred contexts are behind those with true ones at the hardest test; None without."""
+    """Return how far rows with inferred contexts are behind those with true ones at the hardest
+    test; None without.
+    """
     rows = dict.fromkeys(row for part in parts for row in part.rows)
     pairs = [(row, f"{row}{ORACLE}") for row in rows if f"{row}{ORACLE}" in rows]
     if not pairs:
         return None
     lines = [
-        TableLine(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts)) for row, oracle in pairs
+        TableLine(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts))
+        for row, oracle in pairs
     ]
     caption = "Difference to the same row with true contexts in points, and the share of its gain"
     return Table(caption, "row", [f"{part.name}: {part.tests[0]}" for part in parts], lines)
 
 
 def _oracle_cell(part: Measured, row: str, oracle: str) -> Cell:
-    """Return the difference to the oracle; what share of its gain is reached, if it gains more than noise."""
+    """Return the difference to the oracle; what share of its gain is reached, if it gains more than
+    noise.
+    """
     plain, test = find_row(row).baseline, part.tests[0]
     behind, gained, possible = (
-        part.difference(first, second, LAST, test) for first, second in ((row, oracle), (row, plain), (oracle, plain))
+        part.difference(first, second, LAST, test)
+        for first, second in ((row, oracle), (row, plain), (oracle, plain))
     )
     if behind is None or gained is None or possible is None or behind.pairs < 2:
         return Missing()
     if possible.mean > 0 and possible.is_beyond_chance():
-        remark = f"{gained.mean / possible.mean:.0%} of {difference_cell(possible, 1)}".replace("%", " %")
+        remark = f"{gained.mean / possible.mean:.0%} of {difference_cell(possible, 1)}".replace(
+            "%", " %"
+        )
     else:
         remark = "no gain to reach"
     return difference_cell(behind, 1, remark=remark)
@@ -266,9 +322,14 @@ def probes(part: Measured) -> Table | None:
         measured = {name: part.along(row, name) for name in PROBES}
         for epoch in (epoch for epoch in measured["L_decorr"] if epoch in SHOWN_EPOCHS):
             cells = [
-                Number(float(np.mean(values[epoch])), digits=2 if name in ("cosine_level_penalty", "R2") else 5)
-                if epoch in values
-                else Missing()
+                (
+                    Number(
+                        float(np.mean(values[epoch])),
+                        digits=2 if name in ("cosine_level_penalty", "R2") else 5,
+                    )
+                    if epoch in values
+                    else Missing()
+                )
                 for name, values in measured.items()
             ]
             lines.append(TableLine(f"{title_of(row)}, epoch {epoch}", tuple(cells)))
@@ -277,15 +338,31 @@ def probes(part: Measured) -> Table | None:
 
 
 def matching_weights(part: Measured) -> Table | None:
-    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such controls.
+    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such
+    controls.
 
-    It is the median over the seeds: in single batches a control has next to no gradient, and λ no bound.
+    It is the median over the seeds: in single batches a control has next to no gradient, and λ no
+    bound.
     """
     epochs = [epoch for epoch in part.epochs if epoch in SHOWN_EPOCHS]
     lines = []
     for row in part.rows:
         if values := part.along(row, "matched_weight"):
-            medians = [Number(values[at].median(), digits=0) if at in values else Missing() for at in epochs]
-            lines.append(TableLine(title_of(row), (Number(max(map(len, values.values())), digits=0), *medians)))
-    caption = f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch, median over the seeds"
-    return Table(caption, "row", ["seeds", *(f"epoch {epoch}" for epoch in epochs)], lines) if lines else None
+            medians = [
+                Number(values[at].median(), digits=0) if at in values else Missing()
+                for at in epochs
+            ]
+            lines.append(
+                TableLine(
+                    title_of(row), (Number(max(map(len, values.values())), digits=0), *medians)
+                )
+            )
+    caption = (
+        f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch, median over"
+        " the seeds"
+    )
+    return (
+        Table(caption, "row", ["seeds", *(f"epoch {epoch}" for epoch in epochs)], lines)
+        if lines
+        else None
+    )

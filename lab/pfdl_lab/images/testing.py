@@ -1,4 +1,6 @@
-"""Tests of one network along its training, at its end, and at the epoch that held-out samples choose."""
+"""Tests of one network along its training, at its end, and at the epoch that held-out samples
+choose.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,23 @@ from pfdl_lab.training import Progress, Samples, mixed_precision, predict_classe
 WORST_GROUP, WORST_CLASS = "worst group", "worst class"
 VALIDATION = "validation"
 LAST, CHOSEN = "last", "chosen"
-"""The epochs that count: the last, and the one with the best score on samples of the training mixture."""
+"""The epochs that count: the last, and the one with the best score on samples of the training
+mixture.
+"""
 
 EARLY_EPOCHS = (1, 2, 5)
 """Where networks are tested along the training, they are tested after these epochs, too."""
 
 
 class Tester:
-    """Tests a network after some epochs, and remembers the weights that were best on the validation samples.
+    """Tests a network after some epochs, and remembers the weights that were best on the validation
+    samples.
 
     Args:
         split: The samples.
         judged: What may be known of the contexts of validation samples, shape (m,).
-        config: How the experiment is made: what chooses an epoch (between equal ones of worst-group, the average over
-            groups), how often to test, and the precision.
+        config: How the experiment is made: what chooses an epoch (between equal ones of
+            worst-group, the average over groups), how often to test, and the precision.
         switch_off_after: Epochs after which a control's penalty is switched off.
         batch_size: Samples of the batch on which penalties are probed.
         device: Where to compute.
@@ -43,11 +48,20 @@ class Tester:
     """
 
     def __init__(
-        self, split: Split, judged: Tensor, config: ImagesConfig, *, switch_off_after: int, batch_size: int, device: str
+        self,
+        split: Split,
+        judged: Tensor,
+        config: ImagesConfig,
+        *,
+        switch_off_after: int,
+        batch_size: int,
+        device: str,
     ) -> None:
         self.tests, self.has_contexts, self.config = split.tests, split.has_contexts, config
         self.test = Samples(split.test.inputs.to(device), split.test.labels, split.test.contexts)
-        self.validation = Samples(split.validation.inputs.to(device), split.validation.labels, judged)
+        self.validation = Samples(
+            split.validation.inputs.to(device), split.validation.labels, judged
+        )
         self.probed = split.train.inputs[:batch_size]
         self.switch_off_after, self.device = switch_off_after, device
         self.best_scores: tuple[float, ...] = ()
@@ -57,14 +71,21 @@ class Tester:
 
     def note(self, epoch: int | str, values: Mapping[str, float]) -> None:
         """Write down values of an epoch."""
-        self.lines += [{"epoch": str(epoch), "test": name, "value": value} for name, value in values.items()]
+        self.lines += [
+            {"epoch": str(epoch), "test": name, "value": value} for name, value in values.items()
+        ]
 
     def __call__(self, progress: Progress) -> None:
         """Validate after every epoch; test, and probe the penalty, after some."""
         score = self._validate(progress)
         every = self.config.test_every
         if every and (progress.epoch % every == 0 or progress.epoch in EARLY_EPOCHS):
-            values = {**score, **progress.metrics, **self.accuracies(progress.model), **self._probe(progress)}
+            values = {
+                **score,
+                **progress.metrics,
+                **self.accuracies(progress.model),
+                **self._probe(progress),
+            }
             self.note(progress.epoch, values)
         if progress.epoch == self.switch_off_after:
             for part in progress.objective.modules():
@@ -85,8 +106,12 @@ class Tester:
             self.note(CHOSEN, {**self.accuracies(refit(model)), **chosen})
 
     def accuracies(self, model: nn.Module) -> dict[str, float]:
-        """Return accuracy in percent by test; of the whole test side also that of its worst group or class."""
-        predicted = predict_classes(model, self.test.inputs, device=self.device, precision=self.config.precision)
+        """Return accuracy in percent by test; of the whole test side also that of its worst group
+        or class.
+        """
+        predicted = predict_classes(
+            model, self.test.inputs, device=self.device, precision=self.config.precision
+        )
         right = (predicted == self.test.labels).double()
         found = {name: float(right[rows].mean()) for name, rows in self.tests.items()}
         if WHOLE in self.tests:
@@ -98,17 +123,30 @@ class Tester:
         inputs, labels, contexts = self.validation
         if not len(labels):
             return {}
-        predicted = predict_classes(progress.model, inputs, device=self.device, precision=self.config.precision)
+        predicted = predict_classes(
+            progress.model, inputs, device=self.device, precision=self.config.precision
+        )
         found = group_accuracy(predicted, labels, contexts)
         scores = (found.overall,) if self.config.select == "accuracy" else found.worst_then_average
         if scores > self.best_scores:
             self.best_scores, self.best_epoch = scores, progress.epoch
-            self.best_weights = {name: value.clone() for name, value in progress.model.state_dict().items()}
+            self.best_weights = {
+                name: value.clone() for name, value in progress.model.state_dict().items()
+            }
         return {VALIDATION: 100 * scores[0]}
 
     def _probe(self, progress: Progress) -> dict[str, float]:
-        """Compare the penalty on one batch with its parts, in training mode, as the penalty sees the features."""
-        penalty = next((part for part in progress.objective.modules() if isinstance(part, PartialDecorrelation)), None)
+        """Compare the penalty on one batch with its parts, in training mode, as the penalty sees
+        the features.
+        """
+        penalty = next(
+            (
+                part
+                for part in progress.objective.modules()
+                if isinstance(part, PartialDecorrelation)
+            ),
+            None,
+        )
         if penalty is None:
             return {}
         state = copy.deepcopy(dict(progress.model.named_buffers()))

@@ -1,4 +1,6 @@
-"""Least squares behind the screen, with what the kept columns say of the dropped ones as further columns."""
+"""Least squares behind the screen, with what the kept columns say of the dropped ones as further
+columns.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,18 @@ class AuxiliaryRegressor(ScreenedRegressor):
     """
 
     def __init__(
-        self, *, screen: SelectionScreen | None = None, random_state: int | np.random.RandomState | None = None
+        self,
+        *,
+        screen: SelectionScreen | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(screen=screen)
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> AuxiliaryRegressor:  # type: ignore[override]  # no weights in this experiment
-        """Screen the columns X of shape (n, p), fit the kept ones, and the network if a column was dropped."""
+        """Screen the columns X of shape (n, p), fit the kept ones, and the network if a column was
+        dropped.
+        """
         super().fit(X, y)
         table, kept = np.asarray(X, dtype=np.float64), self.kept_
         followers = table[:, self.screen_.screening_.decision == FOLLOWS_LABEL]
@@ -45,13 +52,19 @@ class AuxiliaryRegressor(ScreenedRegressor):
                 hidden_layer_sizes=(64,),
                 learning_rate_init=0.01,
                 batch_size=min(128, len(table)),
-                # Chosen by held-out R² of the dropped columns on biased tables alone, never by a test environment.
+                # Chosen by held-out R² of the dropped columns on biased tables alone, never by a
+                # test environment.
                 alpha=3.0,
                 early_stopping=True,
                 n_iter_no_change=20,
                 random_state=self.random_state,
-            ).fit(self._scaler.transform(table[:, kept]), target.ravel() if target.shape[1] == 1 else target)
-            self.auxiliary_estimator_ = LinearRegression().fit(self._with_auxiliary(table[:, kept]), y)
+            ).fit(
+                self._scaler.transform(table[:, kept]),
+                target.ravel() if target.shape[1] == 1 else target,
+            )
+            self.auxiliary_estimator_ = LinearRegression().fit(
+                self._with_auxiliary(table[:, kept]), y
+            )
         return self
 
     def predict(self, X: Any) -> FloatArray:

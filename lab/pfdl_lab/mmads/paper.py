@@ -1,4 +1,6 @@
-"""Published figures of the MMADS table, as data: by method and metric, in the order of ``CELLS``."""
+"""Published figures of the MMADS table, as data: by method and metric, in the order of
+``CELLS``.
+"""
 
 from __future__ import annotations
 

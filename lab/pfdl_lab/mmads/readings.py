@@ -1,9 +1,10 @@
 """Readings of "the output of g as auxiliary features", the paper's row of PFDL on tables.
 
-The paper says: "we directly use the output of the feature decomposition network as auxiliary features, feed it into the
-coefficient estimator (same as DWR) to fit the biased training data, and then evaluate the coefficient estimator error".
-What g sees, how it is trained, what joins what, which estimator, and what predicts is left open. Here each of these
-choices is tried on the seven cells of Table I, and the readings are sorted by their distance to the paper's row.
+The paper says: "we directly use the output of the feature decomposition network as auxiliary
+features, feed it into the coefficient estimator (same as DWR) to fit the biased training data, and
+then evaluate the coefficient estimator error". What g sees, how it is trained, what joins what,
+which estimator, and what predicts is left open. Here each of these choices is tried on the seven
+cells of Table I, and the readings are sorted by their distance to the paper's row.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class Network:
     """One way to make g.
 
     Args:
-        sees: What g predicts a column from: ``"shared"`` (the others, one network that does not know which: the
-            paper's), ``"indexed"`` (the others, and which), ``"own"`` (the others, a network per column), ``"all"``
-            (all columns, the predicted one too) or ``"all, linear"`` (the same, its exact solution: principal
-            components). ``"nothing"`` is no reading: OLS, shrunk along principal components.
+        sees: What g predicts a column from: ``"shared"`` (the others, one network that does not
+            know which: the paper's), ``"indexed"`` (the others, and which), ``"own"`` (the others,
+            a network per column), ``"all"`` (all columns, the predicted one too) or ``"all,
+            linear"`` (the same, its exact solution: principal components). ``"nothing"`` is no
+            reading: OLS, shrunk along principal components.
         width: Hidden width of g, or its rank, as a share of p; 0 stands for 64.
         optimizer: Of g.
         batches: Whether g is trained on batches of 128 or on all rows at once.
@@ -68,19 +70,31 @@ class Network:
 
 
 NETWORKS: tuple[Network, ...] = (
-    *(Network("all, linear", width, standardised=scaled) for width, scaled in product((0.8, 0.5), (True, False))),
+    *(
+        Network("all, linear", width, standardised=scaled)
+        for width, scaled in product((0.8, 0.5), (True, False))
+    ),
     *(
         Network(sees, width, optimizer, batches, standardised)
         for batches, (sees, width), optimizer, standardised in product(
             (True, False),
-            (("shared", 0.0), ("indexed", 0.0), ("own", 0.0), ("all", 0.0), ("all", 0.8), ("all", 0.5)),
+            (
+                ("shared", 0.0),
+                ("indexed", 0.0),
+                ("own", 0.0),
+                ("all", 0.0),
+                ("all", 0.8),
+                ("all", 0.5),
+            ),
             OPTIMIZERS,
             (True, False),
         )
     ),
     Network("nothing", 0.7, standardised=False),
 )
-"""All that g may see by all ways to train it, and a description of the paper's row that is no reading."""
+"""All that g may see by all ways to train it, and a description of the paper's row that is no
+reading.
+"""
 
 
 class Fitted(NamedTuple):
@@ -123,11 +137,17 @@ def _rmsprop(columns: FloatArray, y: FloatArray) -> FloatArray:
     return beta
 
 
-ESTIMATORS: dict[str, Solver] = {"least norm": _least_norm, "ridge 0.01 n": _ridge, "RMSProp as DWR": _rmsprop}
+ESTIMATORS: dict[str, Solver] = {
+    "least norm": _least_norm,
+    "ridge 0.01 n": _ridge,
+    "RMSProp as DWR": _rmsprop,
+}
 
 
 def _use(coefficients: Callable[..., FloatArray], columns: Columns = lambda X, g: X) -> Use:
-    """Return a use of g: what gives the coefficients, from a fit, X, g and y, and the columns that predict by them."""
+    """Return a use of g: what gives the coefficients, from a fit, X, g and y, and the columns that
+    predict by them.
+    """
 
     def use(solve: Solver, X: FloatArray, g: FloatArray, y: FloatArray) -> Fitted:
         def fit(columns: FloatArray, y: FloatArray) -> FloatArray:
@@ -151,10 +171,14 @@ USES: dict[str, Use] = {
     "g alone": _use(lambda fit, X, g, y: fit(g, y), lambda X, g: g),
     "X + g": _use(lambda fit, X, g, y: fit(X + g, y), lambda X, g: X + g),
     "g partialled out of y": _use(lambda fit, X, g, y: fit(X, y - g @ fit(g, y))),
-    "g partialled out of y and X": _use(lambda fit, X, g, y: fit(X - g @ fit(g, X), y - g @ fit(g, y))),
+    "g partialled out of y and X": _use(
+        lambda fit, X, g, y: fit(X - g @ fit(g, X), y - g @ fit(g, y))
+    ),
 }
 SHRINK = _use(lambda fit, X, g, y: fit(X, (X - 2 / 3 * g) @ fit(X, y)))
-"""No reading of the paper's words but a description of its row, where g is principal components of X."""
+"""No reading of the paper's words but a description of its row, where g is principal components of
+X.
+"""
 
 
 @dataclass(frozen=True)
@@ -185,7 +209,8 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
     Args:
         config: Which readings, and on what.
         folder: The run folder, with ``tasks`` (finished trainings of g) and ``results.csv``.
-        execution: Where the tasks run, and on which device g is trained; by default a CPU, one after the other.
+        execution: Where the tasks run, and on which device g is trained; by default a CPU, one
+            after the other.
 
     Returns:
         One line per reading, cell and seed.
@@ -202,7 +227,9 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
     ]
     settings = {**asdict(config), **execution.settings}
     with claim(folder, "readings", settings, may_change=("seeds", "networks", *execution.settings)):
-        results = run_grid(partial(run_task, device=execution.device), tasks, folder / "tasks", execution)
+        results = run_grid(
+            partial(run_task, device=execution.device), tasks, folder / "tasks", execution
+        )
         names = [field.name for field in fields(Network)]
         columns = [*names, "use", "estimator", "n", "p", "r", "seed", *METRICS]
         write_results(results[columns].round(5), folder)
@@ -210,9 +237,18 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
 
 
 def run_task(
-    n: int, p: int, r: float, seed: int, iterations: int, num_test: int, *, device: str = "cpu", **network: Any
+    n: int,
+    p: int,
+    r: float,
+    seed: int,
+    iterations: int,
+    num_test: int,
+    *,
+    device: str = "cpu",
+    **network: Any,
 ) -> list[dict[str, Any]]:
-    """Train one g on one table, then use it in every way; the other arguments are those of the two configs.
+    """Train one g on one table, then use it in every way; the other arguments are those of the two
+    configs.
 
     Returns:
         Lines of ``use``, ``estimator`` and the four ``METRICS``.
@@ -228,7 +264,10 @@ def run_task(
     uses = {"OLS shrunk to a third along them": SHRINK} if network["sees"] == "nothing" else USES
     for use, estimator in product(uses, ["least norm"] if uses is not USES else ESTIMATORS):
         fitted = uses[use](ESTIMATORS[estimator], train.X, outputs[0], train.y)
-        errors = [rmse(test.y, fitted.predict(test.X, output)) for test, output in zip(tests, outputs[1:], strict=True)]
+        errors = [
+            rmse(test.y, fitted.predict(test.X, output))
+            for test, output in zip(tests, outputs[1:], strict=True)
+        ]
         lines.append({"use": use, "estimator": estimator, **judge(train, fitted.beta, errors)})
     return lines
 
@@ -242,7 +281,9 @@ def train_network(
     width = max(1, round(how.width * p)) if how.width else 64
     if how.sees in ("all, linear", "nothing"):
         directions = np.linalg.svd((X - center) / scale, full_matrices=False)[2][:width]
-        return lambda table: center + scale * (((table - center) / scale) @ directions.T @ directions)
+        return lambda table: (
+            center + scale * (((table - center) / scale) @ directions.T @ directions)
+        )
     rows = torch.from_numpy((X - center) / scale if how.standardised else X).float().to(device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -253,7 +294,11 @@ def train_network(
 
     def output(table: FloatArray) -> FloatArray:
         with torch.no_grad():
-            seen = torch.from_numpy((table - center) / scale if how.standardised else table).float().to(device)
+            seen = (
+                torch.from_numpy((table - center) / scale if how.standardised else table)
+                .float()
+                .to(device)
+            )
             found: FloatArray = g(seen).double().cpu().numpy()
         return center + scale * found if how.standardised else found
 
@@ -286,7 +331,9 @@ class _OwnNetworks(nn.Module):
         return torch.einsum("njh,jh->nj", hidden.relu(), self.second) + self.constant
 
 
-def _train(g: nn.Module, rows: Tensor, optimizer: torch.optim.Optimizer, batches: bool, iterations: int) -> None:
+def _train(
+    g: nn.Module, rows: Tensor, optimizer: torch.optim.Optimizer, batches: bool, iterations: int
+) -> None:
     """Traverse the table again and again, in a new order each time."""
 
     def step(batch: Tensor) -> list[Tensor]:
@@ -308,8 +355,8 @@ def _train(g: nn.Module, rows: Tensor, optimizer: torch.optim.Optimizer, batches
 def distances(results: pd.DataFrame) -> pd.DataFrame:
     """Return the readings by their distance to the paper's row, the closest first.
 
-    The distance is the mean over cells and the four metrics of |ours − paper| / paper; ``printed`` is the same without
-    the error of β_S, which the paper does not print.
+    The distance is the mean over cells and the four metrics of |ours − paper| / paper; ``printed``
+    is the same without the error of β_S, which the paper does not print.
     """
     keys, cell = [*(field.name for field in fields(Network)), "use", "estimator"], ["n", "p", "r"]
     means = results.groupby([*keys, *cell], sort=False)[list(METRICS)].mean()

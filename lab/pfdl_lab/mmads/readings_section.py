@@ -1,4 +1,6 @@
-"""The readings of PFDL on tables in the report: which comes closest to the paper's row, and how close that is."""
+"""The readings of PFDL on tables in the report: which comes closest to the paper's row, and how
+close that is.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,30 @@ def build(run: Run, problems: list[str]) -> Section:
     if not len(results):
         return Section(TITLE, [Text("No finished results yet.", "warning")])
     found = distances(results).reset_index()
-    ranked, described = (found[(found["sees"] == "nothing") == is_none] for is_none in (False, True))
+    ranked, described = (
+        found[(found["sees"] == "nothing") == is_none] for is_none in (False, True)
+    )
     paper_as = ranked[(ranked["sees"] == "shared") & (ranked["use"] == "[X, g]")]
     blocks: list[Block] = [
-        _table(f"The {SHOWN} readings closest to the paper's row; mean over the cells of Table I", ranked.head(SHOWN)),
-        _table("The closest without the error of β_S, which the paper does not print", ranked.nsmallest(5, "printed")),
+        _table(
+            f"The {SHOWN} readings closest to the paper's row; mean over the cells of Table I",
+            ranked.head(SHOWN),
+        ),
+        _table(
+            "The closest without the error of β_S, which the paper does not print",
+            ranked.nsmallest(5, "printed"),
+        ),
         _table("The closest reading for each thing that g may see", ranked.drop_duplicates("sees")),
         _table("The paper's own words: a shared g whose output joins X", paper_as),
-        *(_cells("The closest reading, cell by cell", results, line) for _, line in ranked.head(1).iterrows()),
+        *(
+            _cells("The closest reading, cell by cell", results, line)
+            for _, line in ranked.head(1).iterrows()
+        ),
         _table("Not a reading but a description of the paper's row", described),
-        *(_cells("This description, cell by cell", results, line) for _, line in described.iterrows()),
+        *(
+            _cells("This description, cell by cell", results, line)
+            for _, line in described.iterrows()
+        ),
     ]
     return Section(TITLE, blocks)
 
@@ -54,14 +70,26 @@ def _table(caption: str, ranked: pd.DataFrame) -> Table:
     paper: list[TableLine] = []
     for method in ("PFDL", "OLS", "DWR"):
         means = [Number(float(np.mean(PAPER[method][metric])), digits=3) for metric in METRICS]
-        pairs = [(np.array(PAPER[method][metric]), np.array(PAPER["PFDL"][metric])) for metric in METRICS]
+        pairs = [
+            (np.array(PAPER[method][metric]), np.array(PAPER["PFDL"][metric])) for metric in METRICS
+        ]
         off = [float(np.mean(np.abs(other - theirs) / theirs)) for other, theirs in pairs]
         far = [Number(float(np.mean(some)), digits=3) for some in (off, off[1:])]
         cells: list[Cell] = ["", "", "", *means, *far]
         paper.append(TableLine(f"the paper's row of {method}", tuple(cells), quiet=True))
     lines = [TableLine(_describe(reading), _figures(reading)) for _, reading in ranked.iterrows()]
-    columns = ["training of g", "use", "estimator", *METRIC_NAMES.values(), "distance", "without β_S"]
-    note = "Distance: mean over cells and metrics of |figure − the paper's PFDL| / the paper's PFDL; then without β_S."
+    columns = [
+        "training of g",
+        "use",
+        "estimator",
+        *METRIC_NAMES.values(),
+        "distance",
+        "without β_S",
+    ]
+    note = (
+        "Distance: mean over cells and metrics of |figure − the paper's PFDL| / the paper's PFDL;"
+        " then without β_S."
+    )
     return Table(caption, "g sees", columns, [*paper, *lines], note=note)
 
 
@@ -72,7 +100,11 @@ def _describe(reading: pd.Series) -> str:
 
 def _figures(reading: pd.Series) -> tuple[Cell, ...]:
     rows = "batches of 128" if reading["batches"] == "True" else "all rows"
-    training = "exact" if reading["sees"] in ("all, linear", "nothing") else f"{reading['optimizer']}, {rows}"
+    training = (
+        "exact"
+        if reading["sees"] in ("all, linear", "nothing")
+        else f"{reading['optimizer']}, {rows}"
+    )
     scaling = "" if reading["standardised"] == "True" else ", not standardised"
     figures = [Number(float(reading[name]), digits=3) for name in (*METRICS, "distance", "printed")]
     return (f"{training}{scaling}", reading["use"], reading["estimator"], *figures)
@@ -89,5 +121,8 @@ def _cells(caption: str, results: pd.DataFrame, best: pd.Series) -> Table:
     for metric in METRICS:
         ours = tuple(Number(float(means[metric][cell]), digits=3) for _, cell in cells)
         published = tuple(Number(PAPER["PFDL"][metric][number], digits=3) for number, _ in cells)
-        lines += [TableLine(METRIC_NAMES[metric], ours), TableLine("in the paper", published, quiet=True)]
+        lines += [
+            TableLine(METRIC_NAMES[metric], ours),
+            TableLine("in the paper", published, quiet=True),
+        ]
     return Table(caption, "metric", [name_cell(cell) for _, cell in cells], lines)

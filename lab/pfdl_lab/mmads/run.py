@@ -1,7 +1,8 @@
 """The paper's first experiment: coefficients and stability on MMADS, method by method.
 
-All methods of a task see the same training table and the same test environments, so that differences are paired.
-Hyper-parameters are fixed here and were not chosen with a test environment in view.
+All methods of a task see the same training table and the same test environments, so that
+differences are paired. Hyper-parameters are fixed here and were not chosen with a test environment
+in view.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ FIGURE_CELL = (2000, 20, 1.7)
 
 def _oracle(data: MMADS, seed: int) -> Any:
     # Least squares of least norm gives a column of zeros the coefficient zero.
-    return LinearRegression().fit(np.where(np.isin(np.arange(data.X.shape[1]), data.stable), data.X, 0.0), data.y)
+    return LinearRegression().fit(
+        np.where(np.isin(np.arange(data.X.shape[1]), data.stable), data.X, 0.0), data.y
+    )
 
 
 METHODS: dict[str, Callable[[MMADS, int], Any]] = {
@@ -48,7 +51,9 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "SVI": lambda data, seed: SVIRegressor(random_state=seed).fit(data.X, data.y),
     "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
     "Screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
-    "Screened OLS + auxiliary": lambda data, seed: AuxiliaryRegressor(random_state=seed).fit(data.X, data.y),
+    "Screened OLS + auxiliary": (
+        lambda data, seed: AuxiliaryRegressor(random_state=seed).fit(data.X, data.y)
+    ),
     "OLS on S (oracle)": _oracle,
 }
 
@@ -116,39 +121,54 @@ def run_task(
     """Fit every method to one training table and judge it on every test environment.
 
     Returns:
-        Rows of ``method``, ``metric``, ``value``: ``beta_s_error``, ``beta_v_error``, ``ae``, ``se``, ``rmse[r]`` per
-        test rate (the mean over its test sets), of weightings ``effective_share``, what their weights are worth as a
-        share of the rows, and, in the cell of the paper's figure, ``beta[column]``.
+        Rows of ``method``, ``metric``, ``value``: ``beta_s_error``, ``beta_v_error``, ``ae``,
+        ``se``, ``rmse[r]`` per test rate (the mean over its test sets), of weightings
+        ``effective_share``, what their weights are worth as a share of the rows, and, in the cell
+        of the paper's figure, ``beta[column]``.
     """
     train = make_mmads(n, p, r, setting, seed=np.random.default_rng([seed, 0]))
     tests = [
         [
-            make_mmads(num_test, p, rate, setting, seed=np.random.default_rng([seed, 1 + number, k]))
+            make_mmads(
+                num_test, p, rate, setting, seed=np.random.default_rng([seed, 1 + number, k])
+            )
             for k in range(test_sets)
         ]
         for number, rate in enumerate(TEST_RATES)
     ]
     rows = []
     for method, fit in METHODS.items():
-        with warnings.catch_warnings():  # DWR rests on few rows in some cells; that is one of the findings
+        with (
+            warnings.catch_warnings()
+        ):  # DWR rests on few rows in some cells; that is one of the findings
             warnings.simplefilter("ignore", EffectiveSampleSizeWarning)
             model = fit(train, seed)
-        errors = [float(np.mean([rmse(test.y, model.predict(test.X)) for test in sets])) for sets in tests]
+        errors = [
+            float(np.mean([rmse(test.y, model.predict(test.X)) for test in sets])) for sets in tests
+        ]
         values = judge(train, model.coef_, errors)
         values |= {f"rmse[{rate:g}]": error for rate, error in zip(TEST_RATES, errors, strict=True)}
         if hasattr(model, "effective_sample_size_"):
             values["effective_share"] = model.effective_sample_size_ / n
         if (n, p, r) == FIGURE_CELL:
-            values |= {f"beta[{name}]": float(b) for name, b in zip(train.feature_names, model.coef_, strict=True)}
-        rows += [{"method": method, "metric": metric, "value": value} for metric, value in values.items()]
+            values |= {
+                f"beta[{name}]": float(b)
+                for name, b in zip(train.feature_names, model.coef_, strict=True)
+            }
+        rows += [
+            {"method": method, "metric": metric, "value": value} for metric, value in values.items()
+        ]
     return rows
 
 
-def judge(train: MMADS, coefficients: NDArray[np.float64], errors: Sequence[float]) -> dict[str, float]:
+def judge(
+    train: MMADS, coefficients: NDArray[np.float64], errors: Sequence[float]
+) -> dict[str, float]:
     """Return the four metrics of Table I for coefficients, and the RMSE of each test environment.
 
-    Of coefficients, the mean absolute error; of the environments, mean and standard deviation. The divisor of the
-    latter is their number, which fits the paper's figures best; the authors of DWR print the number minus one.
+    Of coefficients, the mean absolute error; of the environments, mean and standard deviation. The
+    divisor of the latter is their number, which fits the paper's figures best; the authors of DWR
+    print the number minus one.
     """
     beta_error = np.abs(train.beta - coefficients)
     return {

@@ -1,4 +1,6 @@
-"""MMADS in the report: the paper's Table I beside ours, declared tests, RMSE by environment, coefficients."""
+"""MMADS in the report: the paper's Table I beside ours, declared tests, RMSE by environment,
+coefficients.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from pfdl_lab.pairing import PairedDifference, holm, paired
 from pfdl_lab.report.blocks import Block, Heading, Number, Plot, Section, Table, TableLine, Text
 from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import read_results
-from pfdl_lab.statistics import NOTHING, SIGNIFICANCE, by_seed, difference_cell, mean_cell, mean_series
+from pfdl_lab.statistics import (
+    NOTHING,
+    SIGNIFICANCE,
+    by_seed,
+    difference_cell,
+    mean_cell,
+    mean_series,
+)
 
 BySeed = Mapping[tuple[int, int, float, str, str], pd.Series]
 """By n, p, r, method and metric, and then by the seed."""
@@ -25,13 +34,23 @@ BySeed = Mapping[tuple[int, int, float, str, str], pd.Series]
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
 METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
-SETTING_NAMES = {"independent": "S ⊥ V (independent)", "s_to_v": "S → V (S causes V)", "v_to_s": "S ← V (V causes S)"}
+SETTING_NAMES = {
+    "independent": "S ⊥ V (independent)",
+    "s_to_v": "S → V (S causes V)",
+    "v_to_s": "S ← V (V causes S)",
+}
 PRINTED = " in the paper"
 DECLARED = {
-    "Declared: the other rows against the paper's": [(row, row + PRINTED) for row in ("OLS", "Lasso", "Ridge", "DWR")],
-    "Declared: PFDL and the screen": [*product(["PFDL", "Screened OLS"], ["PFDL" + PRINTED, "OLS"])],
+    "Declared: the other rows against the paper's": [
+        (row, row + PRINTED) for row in ("OLS", "Lasso", "Ridge", "DWR")
+    ],
+    "Declared: PFDL and the screen": [
+        *product(["PFDL", "Screened OLS"], ["PFDL" + PRINTED, "OLS"])
+    ],
 }
-"""What docs/results/mmads.md declared: families of comparisons, each of three metrics in the cells of Table I."""
+"""What docs/results/mmads.md declared: families of comparisons, each of three metrics in the cells
+of Table I.
+"""
 
 MARGIN = 0.1
 """The share of the paper's figure within which two figures are called equal."""
@@ -44,7 +63,11 @@ def build(run: Run, problems: list[str]) -> Section:
     """Build the section of one run."""
     names, numbers = ["setting", "method", "metric"], ["n", "p", "r", "seed"]
     results = read_results(run, names, [*numbers, "value"], [*names, *numbers], problems)
-    planned = len(run.settings.get("settings", [])) * len(run.settings.get("cells", [])) * run.settings.get("seeds", 0)
+    planned = (
+        len(run.settings.get("settings", []))
+        * len(run.settings.get("cells", []))
+        * run.settings.get("seeds", 0)
+    )
     done = len(results[["setting", "n", "p", "r", "seed"]].drop_duplicates())
     blocks: list[Block] = []
     if done < planned:
@@ -57,21 +80,35 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks += _rmse_plot(values, setting, FIGURE_CELL if FIGURE_CELL in cells else cells[0])
         if columns := _column_names(values):
             blocks += _coefficient_plot(values, setting, columns)
-        if setting == SETTINGS[0] and min(len(_at(values, cell, "OLS", "ae")) for cell in CELLS) > 1:
+        if (
+            setting == SETTINGS[0]
+            and min(len(_at(values, cell, "OLS", "ae")) for cell in CELLS) > 1
+        ):
             blocks += _declared(values)
-        measured = [_metric_table(values, setting, metric, cells) for metric in (*METRICS, "effective_share")]
-        blocks += [table for table in measured if table.rows]  # older runs have no effective sample sizes
+        measured = [
+            _metric_table(values, setting, metric, cells)
+            for metric in (*METRICS, "effective_share")
+        ]
+        # Older runs have no effective sample sizes
+        blocks += [table for table in measured if table.rows]
         blocks += _stability(values, setting)
     return Section(TITLE, blocks, _finding(results[results["setting"] == SETTINGS[0]]))
 
 
 def _finding(part: pd.DataFrame) -> str:
-    """Say in one sentence what the columns without effect get, in the paper's setting and the cell of its figure."""
+    """Say in one sentence what the columns without effect get, in the paper's setting and the cell
+    of its figure.
+    """
     values = by_seed(part, "n", "p", "r", "method", "metric")
     methods = {"OLS": "least squares", "PFDL": "PFDL", "Screened OLS": "our screening of columns"}
-    found = {name: _at(values, FIGURE_CELL, method, "beta_v_error") for method, name in methods.items()}
+    found = {
+        name: _at(values, FIGURE_CELL, method, "beta_v_error") for method, name in methods.items()
+    }
     figures = [f"{name} {values.mean():.3f}" for name, values in found.items() if len(values)]
-    said = f"Coefficients of columns V, which do not act on y and should get 0, on average: {', '.join(figures)}."
+    said = (
+        "Coefficients of columns V, which do not act on y and should get 0, on average:"
+        f" {', '.join(figures)}."
+    )
     return said if figures else ""
 
 
@@ -85,42 +122,81 @@ def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[Tabl
             figures = (Number(PAPER[method][metric][CELLS.index(cell)], digits=3) for cell in cells)
             rows.append(TableLine("in the paper", tuple(figures), quiet=True))
     name = METRIC_NAMES.get(metric, "Effective sample size, as a share of the rows")
-    return Table(f"{name}, {SETTING_NAMES[setting]}", "method", [name_cell(cell) for cell in cells], rows)
+    return Table(
+        f"{name}, {SETTING_NAMES[setting]}", "method", [name_cell(cell) for cell in cells], rows
+    )
 
 
 def _declared(values: BySeed) -> list[Block]:
-    """Return the declared tests: each family judged by Holm's method, for a difference and for equality."""
+    """Return the declared tests: each family judged by Holm's method, for a difference and for
+    equality.
+    """
     shown = list[Block]()
     for caption, pairs in DECLARED.items():
         found = [_compared(values, *names) for names in product(pairs, METRICS[1:], CELLS)]
         chances = holm([difference.p_value for difference, _ in found])
         differ = np.array(chances) <= SIGNIFICANCE
-        equal = np.array(holm([one.equivalence_p_value(margin) for one, margin in found])) <= SIGNIFICANCE
+        equal = (
+            np.array(holm([one.equivalence_p_value(margin) for one, margin in found]))
+            <= SIGNIFICANCE
+        )
         lines = []
         for number, (pair, metric) in enumerate(product(pairs, METRICS[1:])):
             row = range(number * len(CELLS), (number + 1) * len(CELLS))
-            words = {at: f"Holm {max(chances[at], 1e-4):.2g}" + ", equal" * int(equal[at]) for at in row}
-            cells = [difference_cell(found[at][0], 3, strong=differ[at], remark=words[at]) for at in row]
+            words = {
+                at: f"Holm {max(chances[at], 1e-4):.2g}" + ", equal" * int(equal[at]) for at in row
+            }
+            cells = [
+                difference_cell(found[at][0], 3, strong=differ[at], remark=words[at]) for at in row
+            ]
             counts = (str(one[row].sum()) for one in (differ, equal))
-            lines.append(TableLine(f"{' − '.join(pair)}, {METRIC_NAMES[metric]}", (*cells, *counts)))
-        note = f"Of {len(found)} tests {differ.sum()} show a difference (bold) and {equal.sum()} equality within "
-        note += f"{100 * MARGIN:g} % of the paper's figure, both at 5 % by Holm's method. Smallest p shown: 0.0001."
-        shown.append(Table(caption, "difference", [*map(name_cell, CELLS), "differ", "equal"], lines, note=note))
+            lines.append(
+                TableLine(f"{' − '.join(pair)}, {METRIC_NAMES[metric]}", (*cells, *counts))
+            )
+        note = (
+            f"Of {len(found)} tests {differ.sum()} show a difference (bold) and {equal.sum()}"
+            " equality within "
+        )
+        note += (
+            f"{100 * MARGIN:g} % of the paper's figure, both at 5 % by Holm's method. Smallest p"
+            " shown: 0.0001."
+        )
+        shown.append(
+            Table(
+                caption, "difference", [*map(name_cell, CELLS), "differ", "equal"], lines, note=note
+            )
+        )
     return shown
 
 
-def _compared(values: BySeed, pair: tuple[str, str], metric: str, cell: TableCell) -> tuple[PairedDifference, float]:
-    """Return how far a method lies above another or a printed figure, and the margin of equality."""
-    ours, printed = _at(values, cell, pair[0], metric), PAPER[pair[1].removesuffix(PRINTED)][metric][CELLS.index(cell)]
-    other = pd.Series(printed, ours.index) if pair[1].endswith(PRINTED) else _at(values, cell, pair[1], metric)
+def _compared(
+    values: BySeed, pair: tuple[str, str], metric: str, cell: TableCell
+) -> tuple[PairedDifference, float]:
+    """Return how far a method lies above another or a printed figure, and the margin of
+    equality.
+    """
+    ours, printed = (
+        _at(values, cell, pair[0], metric),
+        PAPER[pair[1].removesuffix(PRINTED)][metric][CELLS.index(cell)],
+    )
+    other = (
+        pd.Series(printed, ours.index)
+        if pair[1].endswith(PRINTED)
+        else _at(values, cell, pair[1], metric)
+    )
     return paired(ours, other) or PairedDifference(math.nan, math.nan, 0), MARGIN * printed
 
 
 def _stability(values: BySeed, setting: str) -> list[Block]:
-    """Answer whether a method is stable when n changes: its figures at four times as many rows less those at few."""
+    """Answer whether a method is stable when n changes: its figures at four times as many rows less
+    those at few.
+    """
     rows = []
     for method in METHODS:
-        found = [paired(*(_at(values, cell, method, metric) for cell in (MANY, FEW))) for metric in METRICS]
+        found = [
+            paired(*(_at(values, cell, method, metric) for cell in (MANY, FEW)))
+            for metric in METRICS
+        ]
         if not any(found):
             continue
         rows.append(TableLine(method, tuple(difference_cell(change, 3) for change in found)))
@@ -130,7 +206,9 @@ def _stability(values: BySeed, setting: str) -> list[Block]:
             rows.append(TableLine("in the paper", printed, quiet=True))
     if not rows:
         return []
-    caption = f"Stable when n changes? {name_cell(MANY)} less {name_cell(FEW)}, {SETTING_NAMES[setting]}"
+    caption = (
+        f"Stable when n changes? {name_cell(MANY)} less {name_cell(FEW)}, {SETTING_NAMES[setting]}"
+    )
     note = "Near 0: the number of rows hardly matters."
     return [Table(caption, "method", [METRIC_NAMES[metric] for metric in METRICS], rows, note=note)]
 
@@ -138,11 +216,17 @@ def _stability(values: BySeed, setting: str) -> list[Block]:
 def _rmse_plot(found: BySeed, setting: str, cell: TableCell) -> list[Plot]:
     lines = []
     for number, method in enumerate(METHODS):
-        # As in the paper's figure, rates stand at even distances: to scale most of them would be crowded.
+        # As in the paper's figure, rates stand at even distances: to scale most of them would be
+        # crowded.
         values = {f"{rate:g}": _at(found, cell, method, f"rmse[{rate:g}]") for rate in TEST_RATES}
         lines.append(mean_series(method, values, number))
-    summary = f"Trained at {name_cell(cell)}. A flat line is a method that is as good under any selection."
-    return plot_lines(f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3)
+    summary = (
+        f"Trained at {name_cell(cell)}. A flat line is a method that is as good under any"
+        " selection."
+    )
+    return plot_lines(
+        f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3
+    )
 
 
 def _coefficient_plot(found: BySeed, setting: str, columns: Sequence[str]) -> list[Plot]:
@@ -151,13 +235,22 @@ def _coefficient_plot(found: BySeed, setting: str, columns: Sequence[str]) -> li
     for number, method in enumerate(METHODS):
         values = {column: _at(found, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
         lines.append(mean_series(method, values, number, "markers"))
-    summary = f"Trained at {name_cell(FIGURE_CELL)}. The V columns have no effect: their coefficients should be 0."
+    summary = (
+        f"Trained at {name_cell(FIGURE_CELL)}. The V columns have no effect: their coefficients"
+        " should be 0."
+    )
     title = f"Coefficients, {SETTING_NAMES[setting]}"
-    return plot_lines(title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True)
+    return plot_lines(
+        title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True
+    )
 
 
 def _column_names(values: BySeed) -> list[str]:
-    names = {metric[5:-1] for *cell, _, metric in values if metric.startswith("beta[") and tuple(cell) == FIGURE_CELL}
+    names = {
+        metric[5:-1]
+        for *cell, _, metric in values
+        if metric.startswith("beta[") and tuple(cell) == FIGURE_CELL
+    }
     return sorted(names, key=lambda name: (name[0], int(name[1:])))
 
 

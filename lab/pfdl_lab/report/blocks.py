@@ -1,4 +1,6 @@
-"""What a report is made of. The same blocks become HTML (:func:`render`) and Markdown (``markdown.py``)."""
+"""What a report is made of. The same blocks become HTML (:func:`render`) and Markdown
+(``markdown.py``).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class Text:
 
     Args:
         text: Its words, shown as they stand.
-        tone: ``""``; ``"warning"`` for what went wrong; ``"yes"``, ``"no"`` or ``"unclear"`` for an answer, in red,
-            green or grey; ``"command"`` for what to type.
+        tone: ``""``; ``"warning"`` for what went wrong; ``"yes"``, ``"no"`` or ``"unclear"`` for an
+            answer, in red, green or grey; ``"command"`` for what to type.
     """
 
     text: str
@@ -73,7 +75,9 @@ class Number:
     @property
     def printed_error(self) -> str:
         """What follows the ±; empty where there is none."""
-        return "" if self.error is None or math.isnan(self.error) else f"{self.error:.{self.digits}f}"
+        return (
+            "" if self.error is None or math.isnan(self.error) else f"{self.error:.{self.digits}f}"
+        )
 
     def __str__(self) -> str:
         return f"{self.printed} ± {self.printed_error}" if self.printed_error else self.printed
@@ -130,8 +134,15 @@ class Table:
     @property
     def notes(self) -> list[str]:
         """What is said below the table: what a ± means, where there is one, and the remark."""
-        has_errors = any(isinstance(cell, Number) and cell.printed_error for row in self.rows for cell in row.cells)
-        return [*([f"± {self.error_name}."] if has_errors else []), *([self.note] if self.note else [])]
+        has_errors = any(
+            isinstance(cell, Number) and cell.printed_error
+            for row in self.rows
+            for cell in row.cells
+        )
+        return [
+            *([f"± {self.error_name}."] if has_errors else []),
+            *([self.note] if self.note else []),
+        ]
 
 
 @dataclass(frozen=True)
@@ -140,7 +151,8 @@ class Plot:
 
     Args:
         title: What it shows.
-        summary: What there is to see, in words: it stands with the plot and is read to those who do not see it.
+        summary: What there is to see, in words: it stands with the plot and is read to those who do
+            not see it.
         draw: Draws it on axes, names of the axes and legend included.
         table: The figures, which stand below it, folded away; None for none.
     """
@@ -195,8 +207,8 @@ class Section:
     Args:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
-        finding: One sentence on what was found, for the page of the demonstration; it also stands at the top of a
-            page of several sections.
+        finding: One sentence on what was found, for the page of the demonstration; it also stands
+            at the top of a page of several sections.
     """
 
     title: str
@@ -204,7 +216,9 @@ class Section:
     finding: str = ""
 
 
-def render(title: str, introduction: Sequence[Block], sections: Sequence[Section], footer: str = "") -> str:
+def render(
+    title: str, introduction: Sequence[Block], sections: Sequence[Section], footer: str = ""
+) -> str:
     """Return a page as one HTML file.
 
     Args:
@@ -220,14 +234,18 @@ def render(title: str, introduction: Sequence[Block], sections: Sequence[Section
         first.append(Markup("<ul>{}</ul>").format(Markup().join(items)))
     parts = []
     for number, section in enumerate(sections, 1):
-        shown = [_show(block, f"block-{number}-{place}") for place, block in enumerate(section.blocks, 1)]
+        shown = [
+            _show(block, f"block-{number}-{place}") for place, block in enumerate(section.blocks, 1)
+        ]
         finding = [html.text(section.finding, "finding")] if section.finding else []
         parts.append((section.title, [*finding, *shown]))
     return render_page(title, first, parts, footer)
 
 
 def _show(block: Block, name: str) -> Markup:
-    """Return a block as a piece of HTML; the name is that of its parts, which no other block may have."""
+    """Return a block as a piece of HTML; the name is that of its parts, which no other block may
+    have.
+    """
     match block:
         case Text(words, "command"):
             shown = html.command(words)
@@ -248,7 +266,9 @@ def _show(block: Block, name: str) -> Markup:
             files = [(base64.b64encode(one.png).decode(), one.alt, one.caption) for one in pictures]
             shown = html.gallery(title, files)
         case SideBySide(parts):
-            shown = html.side_by_side([_show(part, f"{name}-{number}") for number, part in enumerate(parts, 1)])
+            shown = html.side_by_side(
+                [_show(part, f"{name}-{number}") for number, part in enumerate(parts, 1)]
+            )
     return Markup(shown)
 
 

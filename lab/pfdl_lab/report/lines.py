@@ -31,7 +31,8 @@ class Series:
         x: Places, numbers or names.
         y: Heights; NaN leaves a gap.
         error: Half the length of an error bar at each place, NaN where there is none; or nothing.
-        style: ``"lines"``, ``"markers"``, ``"lines+markers"``; or ``"level"``, a black bar across that place.
+        style: ``"lines"``, ``"markers"``, ``"lines+markers"``; or ``"level"``, a black bar across
+            that place.
         colour: Number of its colour and dash; by default its place in the plot.
     """
 
@@ -74,13 +75,21 @@ def plot_lines(
     series = [line for line in lines if line is not None]
     if not series:
         return []
-    names = list(dict.fromkeys(place for one in series for place in one.x if isinstance(place, str)))
+    names = list(
+        dict.fromkeys(place for one in series for place in one.x if isinstance(place, str))
+    )
 
     def draw(axes: Axes) -> None:
         for number, one in enumerate(series):
             is_beside = is_grouped and one.style != "level"
             shift = 0.8 * ((number + 0.5) / len(series) - 0.5) if is_beside else 0.0
-            _draw(axes, one, number, [place + shift for place in _numbers(one, names)], is_alone=len(series) == 1)
+            _draw(
+                axes,
+                one,
+                number,
+                [place + shift for place in _numbers(one, names)],
+                is_alone=len(series) == 1,
+            )
         _set_ticks(axes, names, [] if is_cloud else ticks_at(series))
         axes.set_xlabel(printable(x))
         axes.set_ylabel(printable(y))
@@ -95,7 +104,9 @@ def plot_lines(
 
 
 def ticks_at(series: Sequence[Series]) -> list[float]:
-    """Return the numbers along the horizontal axis, where they are few and far enough apart for a tick each."""
+    """Return the numbers along the horizontal axis, where they are few and far enough apart for a
+    tick each.
+    """
     places = sorted({place for one in series for place in one.x if not isinstance(place, str)})
     gaps = [after - before for before, after in pairwise(places)]
     are_apart = len(places) <= MAX_TICKS and min(gaps, default=0.0) >= sum(gaps) / (2 * MAX_TICKS)
@@ -128,7 +139,12 @@ def _set_ticks(axes: Axes, names: Sequence[str], ticks: Sequence[float]) -> None
     if names:
         shown = list(map(printable, names))
         turned = sum(map(len, shown)) > _LEGEND_WIDTH
-        axes.set_xticks(range(len(shown)), shown, rotation=35 if turned else 0, ha="right" if turned else "center")
+        axes.set_xticks(
+            range(len(shown)),
+            shown,
+            rotation=35 if turned else 0,
+            ha="right" if turned else "center",
+        )
     elif ticks:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 
@@ -138,7 +154,9 @@ def _table(title: str, corner: str, series: Sequence[Series], digits: int) -> Ta
     places = list(dict.fromkeys(place for one in series for place in one.x))
     if not places or len(places) > MAX_COLUMNS:
         return None
-    rows = [TableLine(one.name, tuple(_cell(one, place, digits) for place in places)) for one in series]
+    rows = [
+        TableLine(one.name, tuple(_cell(one, place, digits) for place in places)) for one in series
+    ]
     return Table(title, corner, [f"{x:g}" if not isinstance(x, str) else x for x in places], rows)
 
 

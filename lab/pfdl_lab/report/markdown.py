@@ -1,4 +1,6 @@
-"""Sections as Markdown: the same tables as on the HTML page, and the plots as pictures beside the file."""
+"""Sections as Markdown: the same tables as on the HTML page, and the plots as pictures beside the
+file.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ MARK = "<!-- All below is written by"
 
 
 class Markdown(NamedTuple):
-    """A text, and the bytes of each picture that it shows, by its name: plots are SVG, photographs PNG."""
+    """A text, and the bytes of each picture that it shows, by its name: plots are SVG, photographs
+    PNG.
+    """
 
     text: str
     pictures: Mapping[str, bytes]
@@ -44,7 +48,8 @@ class Markdown(NamedTuple):
 
 
 def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> Markdown:
-    """Return sections as Markdown, without their findings: a person writes those above the mark of a page.
+    """Return sections as Markdown, without their findings: a person writes those above the mark of
+    a page.
 
     Args:
         sections: What to show.
@@ -58,12 +63,15 @@ def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> 
     parts: list[str] = []
     for section in sections:
         parts.append(f"{'#' * level} {section.title}")
-        parts += [part for block in section.blocks for part in _show(block, level + 1, prefix, pictures)]
+        parts += [
+            part for block in section.blocks for part in _show(block, level + 1, prefix, pictures)
+        ]
     return Markdown("\n\n".join(parts) + "\n", pictures)
 
 
 def replace_tables(page: str, tables: str, command: str) -> str:
-    """Return a page with everything below its mark replaced; without a mark, the tables go to the end.
+    """Return a page with everything below its mark replaced; without a mark, the tables go to the
+    end.
 
     Args:
         page: The page as it is.
@@ -77,7 +85,9 @@ def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> 
     def picture(title: str, ending: str, content: bytes, alt: str) -> str:
         short = title.partition(",")[0]
         name = re.sub("[^a-z0-9]+", "-", f"{prefix}{short}".lower()).strip("-")
-        number = sum(re.fullmatch(rf"{name}(-\d+)?\.{ending}", other) is not None for other in pictures)
+        number = sum(
+            re.fullmatch(rf"{name}(-\d+)?\.{ending}", other) is not None for other in pictures
+        )
         pictures[f"{name}-{number + 1}.{ending}" if number else f"{name}.{ending}"] = content
         return f"![{alt}]({list(pictures)[-1]})"
 
@@ -89,9 +99,14 @@ def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> 
         case Table():
             return [f"**{block.caption}**", _table(block), *block.notes]
         case Plot():
-            return [picture(block.title, "svg", block.svg().encode(), block.title), f"*{block.title}.* {block.summary}"]
+            return [
+                picture(block.title, "svg", block.svg().encode(), block.title),
+                f"*{block.title}.* {block.summary}",
+            ]
         case SideBySide():
-            return [part for inner in block.blocks for part in _show(inner, level, prefix, pictures)]
+            return [
+                part for inner in block.blocks for part in _show(inner, level, prefix, pictures)
+            ]
         case Gallery():
             shown = [picture(one.alt, "png", one.png, one.alt) for one in block.pictures]
             return [f"*{block.title}*", *shown]
@@ -100,7 +115,9 @@ def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> 
 
 
 def print_table(table: Table) -> None:
-    """Print a table on standard output, under its caption; where the output is piped, as Markdown."""
+    """Print a table on standard output, under its caption; where the output is piped, as
+    Markdown.
+    """
     text, console = "\n\n".join(_show(table, 1, "", {})), Console()
     if console.is_terminal:
         console.print(RichMarkdown(text))
@@ -109,17 +126,23 @@ def print_table(table: Table) -> None:
 
 
 def _table(table: Table) -> str:
-    lines = [[f"*{row.header}*" if row.quiet else row.header, *map(_cell, row.cells)] for row in table.rows]
+    lines = [
+        [f"*{row.header}*" if row.quiet else row.header, *map(_cell, row.cells)]
+        for row in table.rows
+    ]
     return markdown_table([table.corner, *table.columns], lines)
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table as Markdown.
 
-    ``DataFrame.to_markdown`` needs one more package, escapes no ``|``, and pads cells, so that one figure changes all
-    lines of a page.
+    ``DataFrame.to_markdown`` needs one more package, escapes no ``|``, and pads cells, so that one
+    figure changes all lines of a page.
     """
-    lines = [[str(cell).replace("|", r"\|") for cell in line] for line in (columns, ["---"] * len(columns), *rows)]
+    lines = [
+        [str(cell).replace("|", r"\|") for cell in line]
+        for line in (columns, ["---"] * len(columns), *rows)
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

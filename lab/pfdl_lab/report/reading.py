@@ -1,4 +1,6 @@
-"""What a report reads: run folders, and the finished results, curves and evaluations in them. Reading runs no code."""
+"""What a report reads: run folders, and the finished results, curves and evaluations in them.
+Reading runs no code.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ def find_runs(paths: Sequence[Path], problems: list[str]) -> list[Run]:
         problems: Where to add a sentence for everything that cannot be read.
 
     Returns:
-        Each run once, in the order of the paths and then of the names. A run within a run belongs to that run and is
-        not listed.
+        Each run once, in the order of the paths and then of the names. A run within a run belongs
+        to that run and is not listed.
     """
     runs: dict[Path, Run] = {}
     for path in paths:
@@ -36,7 +38,9 @@ def find_runs(paths: Sequence[Path], problems: list[str]) -> list[Run]:
             continue
         folders = _run_folders(path, MAX_DEPTH, problems)
         if not folders:
-            problems.append(f"{path} holds no run: there is no {CONFIG} in it, nor in folders within it.")
+            problems.append(
+                f"{path} holds no run: there is no {CONFIG} in it, nor in folders within it."
+            )
         for folder in folders:
             try:
                 runs.setdefault(folder.resolve(), read_run(folder))
@@ -56,7 +60,12 @@ def _run_folders(folder: Path, depth: int, problems: list[str]) -> list[Path]:
     except OSError as error:
         problems.append(f"{folder} was left out: it cannot be read ({error.strerror}).")
         return []
-    return [run for name in inner if name[0] != "." for run in _run_folders(folder / name, depth - 1, problems)]
+    return [
+        run
+        for name in inner
+        if name[0] != "."
+        for run in _run_folders(folder / name, depth - 1, problems)
+    ]
 
 
 def read_results(
@@ -74,12 +83,14 @@ def read_results(
         run: The run.
         names: Columns of words that are needed.
         numbers: Columns of numbers that are needed.
-        keys: Columns by which a result is known, so that none is taken twice; without any, all lines are kept.
+        keys: Columns by which a result is known, so that none is taken twice; without any, all
+            lines are kept.
         problems: Where to add a sentence for a file that cannot be used.
         file: The table in the run folder.
 
     Returns:
-        What the table has and, as far as it is missing there, what finished tasks have. It may be empty.
+        What the table has and, as far as it is missing there, what finished tasks have. It may be
+        empty.
     """
     parts = [pd.DataFrame(columns=[*names, *numbers])]
     for path in [run.folder / file, *_task_files(run)]:
@@ -109,7 +120,9 @@ def read_task(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         ValueError: If it holds something else.
     """
     stored = read_json(path)
-    task, rows = (stored.get(name) if isinstance(stored, dict) else None for name in ("task", "rows"))
+    task, rows = (
+        stored.get(name) if isinstance(stored, dict) else None for name in ("task", "rows")
+    )
     if not isinstance(task, dict):
         raise ValueError(f"{path} does not say which task it is of.")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -135,7 +148,9 @@ def _numeric(column: pd.Series[Any]) -> pd.Series[Any]:
     try:
         return pd.to_numeric(column).astype(float)
     except (TypeError, OverflowError) as error:  # a list, or an integer of hundreds of digits
-        raise ValueError(f"its column {column.name} has an entry that is no number ({error}).") from error
+        raise ValueError(
+            f"its column {column.name} has an entry that is no number ({error})."
+        ) from error
 
 
 def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
@@ -150,7 +165,8 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
     except (OSError, ValueError) as error:
         problems.append(f"{path} was left out: {_one_line(error)}")
         return None
-    numbers: pd.DataFrame = frame.astype(float)  # without any line nothing says that they are numbers
+    # Without any line nothing says that they are numbers
+    numbers: pd.DataFrame = frame.astype(float)
     return numbers
 
 

@@ -1,4 +1,6 @@
-"""Single trainings in the report: how they ended on validation and test images, by ratio and context, their curves."""
+"""Single trainings in the report: how they ended on validation and test images, by ratio and
+context, their curves.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ from pfdl_lab.report.reading import read_metrics
 
 KIND = "training"
 TITLE = "Trainings"
-_ALWAYS = ("backbone", "objective", "seed")  # named of each run; of other settings those that differ
+# Named of each run; of other settings those that differ
+_ALWAYS = (
+    "backbone",
+    "objective",
+    "seed",
+)
 # Column of metrics.csv: title, axis, factor, decimals.
 CURVES = {
     "val_accuracy": ("Validation accuracy", "accuracy, %", 100.0, 1),
@@ -49,8 +56,9 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
     tested = {name: found[OWN] for name, found in evaluations.items() if OWN in found}
     blocks: list[Block] = [
         Text(
-            "Each training keeps its best weights on validation images of the training distribution; test images are "
-            "looked at once, at the end. One seed each: differences between single trainings may be chance."
+            "Each training keeps its best weights on validation images of the training"
+            " distribution; test images are looked at once, at the end. One seed each: differences"
+            " between single trainings may be chance."
         ),
         _overview(named, curves, tested),
         *_inferred(named, problems),
@@ -78,7 +86,9 @@ def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> list[Plot]:
 
 
 def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:
-    """Say for each run with inferred contexts what was tried, what was found, and why it is believed."""
+    """Say for each run with inferred contexts what was tried, what was found, and why it is
+    believed.
+    """
     found: list[Block] = []
     for name, run in runs.items():
         path = run.folder / WHY_CONTEXTS
@@ -92,7 +102,9 @@ def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:
 
 
 def _by_data(evaluations: Mapping[str, Mapping[str, Evaluation]]) -> list[dict[str, Evaluation]]:
-    """Put evaluations on the same images together: figures on different images must not stand in one table."""
+    """Put evaluations on the same images together: figures on different images must not stand in
+    one table.
+    """
     found: dict[str, dict[str, Evaluation]] = {}
     for run, named in evaluations.items():
         for one in named.values():
@@ -108,15 +120,30 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     columns: dict[str, list[Cell]] = {
         "all images": [Number(100 * one.overall) for one in evaluations.values()],
         f"worst {one_of}": [Number(100 * one.worst_group.accuracy) for one in evaluations.values()],
-        f"mean over {all_of}": [Number(100 * one.average_over_groups) for one in evaluations.values()],
+        f"mean over {all_of}": [
+            Number(100 * one.average_over_groups) for one in evaluations.values()
+        ],
         f"training mixture of {all_of}": [_in_mixture(one) for one in evaluations.values()],
-        "calibration error": [Number(one.calibration_error, digits=3) for one in evaluations.values()],
+        "calibration error": [
+            Number(one.calibration_error, digits=3) for one in evaluations.values()
+        ],
     }
-    columns = {name: cells for name, cells in columns.items() if not all(isinstance(cell, Missing) for cell in cells)}
-    rows = [TableLine(run, cells) for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)]
+    columns = {
+        name: cells
+        for name, cells in columns.items()
+        if not all(isinstance(cell, Missing) for cell in cells)
+    }
+    rows = [
+        TableLine(run, cells)
+        for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)
+    ]
     caption = f"Accuracies in percent on {first.images} images ({names})"
     table = Table(caption, "run", list(columns), rows)
-    blocks: list[Block] = [Heading(f"Tested on {names}: {first.images} images"), table, *_ratio_plot(evaluations)]
+    blocks: list[Block] = [
+        Heading(f"Tested on {names}: {first.images} images"),
+        table,
+        *_ratio_plot(evaluations),
+    ]
     tables = [
         _group_table({run: one.by_context for run, one in evaluations.items()}, "context"),
         _group_table({run: one.by_label for run, one in evaluations.items()}, "class"),
@@ -131,13 +158,19 @@ def _in_mixture(one: Evaluation) -> Cell:
 
 
 def _overview(
-    runs: Mapping[str, Run], curves: Mapping[str, pd.DataFrame | None], tested: Mapping[str, Evaluation]
+    runs: Mapping[str, Run],
+    curves: Mapping[str, pd.DataFrame | None],
+    tested: Mapping[str, Evaluation],
 ) -> Table:
     configs = {name: _training(run) for name, run in runs.items()}
     values: dict[str, set[str]] = {key: set() for key in _ALWAYS}
     for key, value in (one for config in configs.values() for one in config.items()):
         values.setdefault(key, set()).add(str(value))
-    said = [key for key in values if key in _ALWAYS or (len(values[key]) > 1 and key not in ("epochs", "patience"))]
+    said = [
+        key
+        for key in values
+        if key in _ALWAYS or (len(values[key]) > 1 and key not in ("epochs", "patience"))
+    ]
     lines = []
     for name, config in configs.items():
         curve = curves[name]
@@ -150,11 +183,15 @@ def _overview(
         shares = (None, None) if own is None else (own.overall, own.worst_group.accuracy)
         cells += [Missing("not tested") if one is None else Number(100 * one) for one in shares]
         lines.append(TableLine(name, tuple(cells)))
-    worst = " or ".join(sorted({"group" if one.by_context else "class" for one in tested.values()})) or "group"
+    worst = (
+        " or ".join(sorted({"group" if one.by_context else "class" for one in tested.values()}))
+        or "group"
+    )
     names = [key.replace("_", " ") for key in said]
     columns = [*names, "epochs", "best validation (%)", "test (%)", f"worst {worst}, test (%)"]
     note = (
-        "Test: the test images of the run's own split, looked at once. Runs with other splits have other test images."
+        "Test: the test images of the run's own split, looked at once. Runs with other splits have"
+        " other test images."
     )
     return Table("Trainings", "run", columns, lines, note=note)
 
@@ -164,7 +201,9 @@ def _training(run: Run) -> Mapping[str, Any]:
     given = run.settings.get("training")
     config = dict(given) if isinstance(given, Mapping) else {}
     with suppress(OSError, LookupError, TypeError, ValueError):
-        config["ratio"] = read_json((run.folder / MANIFEST).with_suffix(".json"))["ratio"] or "natural"
+        config["ratio"] = (
+            read_json((run.folder / MANIFEST).with_suffix(".json"))["ratio"] or "natural"
+        )
     return config
 
 
@@ -176,7 +215,9 @@ def _best(curve: pd.DataFrame | None) -> Cell:
 
 def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> list[Plot]:
     lines = [
-        Series(run, list(one.by_ratio), [100 * share for share in one.by_ratio.values()], colour=number)
+        Series(
+            run, list(one.by_ratio), [100 * share for share in one.by_ratio.values()], colour=number
+        )
         for number, (run, one) in enumerate(evaluations.items())
         if len(one.by_ratio) > 1
     ]
@@ -190,7 +231,13 @@ def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table 
     if not columns:
         return None
     rows = [
-        TableLine(run, tuple(Number(100 * one[name]) if name in one else Missing("not tested") for name in columns))
+        TableLine(
+            run,
+            tuple(
+                Number(100 * one[name]) if name in one else Missing("not tested")
+                for name in columns
+            ),
+        )
         for run, one in shares.items()
     ]
     return Table(f"Accuracy in percent by {what}", "run", columns, rows)

@@ -8,11 +8,20 @@ from pfdl._internal.validation import resolve_device
 from pfdl_lab.colored_mnist import run as colored_mnist
 from pfdl_lab.colored_mnist.data import StackedColoredMNIST, context_tasks, infer_task
 from pfdl_lab.colored_mnist.rows import CHOOSING, PENALTY, ROWS
-from pfdl_lab.colored_mnist.run import QUICK, WORST_GROUP, ColoredMNISTConfig, run_row, run_task, tasks
+from pfdl_lab.colored_mnist.run import (
+    QUICK,
+    WORST_GROUP,
+    ColoredMNISTConfig,
+    run_row,
+    run_task,
+    tasks,
+)
 from pfdl_lab.digits import bundled_digits
 from pfdl_lab.grid import run_grid
 
-TINY = ColoredMNISTConfig(restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4)
+TINY = ColoredMNISTConfig(
+    restarts=2, max_train=40, max_hidden=4, feature_rows=8, decomposition_width=4
+)
 
 
 def with_steps(rows, steps):
@@ -30,7 +39,9 @@ def stacked(config, contexts=None):
 
 def infer(config, folder):
     run_grid(
-        partial(infer_task, folder=None), context_tasks(bundled_digits().name, config.seeds, config.max_train), folder
+        partial(infer_task, folder=None),
+        context_tasks(bundled_digits().name, config.seeds, config.max_train),
+        folder,
     )
 
 
@@ -47,13 +58,17 @@ def test_results_of_other_digits_or_another_size_are_not_mixed_up(monkeypatch):
     first = tasks(bundled_digits(), TINY)[0]
     assert first not in tasks(bundled_digits(), replace(TINY, seed=1))
     assert first not in tasks(replace(bundled_digits(), name="MNIST"), TINY)
-    with pytest.raises(ValueError, match="the task is for MNIST but without a folder gives scikit-learn's digits"):
+    with pytest.raises(
+        ValueError, match="the task is for MNIST but without a folder gives scikit-learn's digits"
+    ):
         run_task(**{**first, "digits": "MNIST"}, folder=None, device="cpu")
 
 
 @pytest.mark.parametrize("key", ["irm-pfdl-30", "irm-pfdl-1"])
 def test_restarts_are_paired_with_and_without_pfdl(data, key):
-    """Before any update both stand at the same weights and see the same rows; after some they differ."""
+    """Before any update both stand at the same weights and see the same rows; after some they
+    differ.
+    """
     assert run_row(tiny(key, 1), data, TINY) == run_row(tiny("irm", 1), data, TINY)
     assert run_row(tiny(key, 6), data, TINY) != run_row(tiny("irm", 6), data, TINY)
 
@@ -80,7 +95,9 @@ def test_erm_falls_for_the_colour_and_the_oracle_cannot():
 def test_a_quick_run_is_narrower_and_shorter_of_rows():
     scaled = [colored_mnist._scaled(row, QUICK) for row in ROWS.values()]
     assert {row.config.hidden for row in scaled} == {QUICK.max_hidden}
-    assert {row.settings[PENALTY]["hidden"] for row in scaled if PENALTY in row.settings} == {QUICK.decomposition_width}
+    assert {row.settings[PENALTY]["hidden"] for row in scaled if PENALTY in row.settings} == {
+        QUICK.decomposition_width
+    }
     assert {row.config.steps for row in scaled} == {101, 501}
     assert colored_mnist._scaled(ROWS["irm"], ColoredMNISTConfig()).config.hidden == 390
 
@@ -98,14 +115,22 @@ def test_test_images_play_no_part_in_choosing(with_contexts):
     assert sorted({line["step"] for line in lines}) == [20, 40, 41]
     assert all(0 <= line[WORST_GROUP] <= 100 for line in lines)
     data.test = (torch.zeros_like(data.test[0]), data.test[1])
-    assert [line[WORST_GROUP] for line in run_row(row, data, config)] == [line[WORST_GROUP] for line in lines]
+    assert [line[WORST_GROUP] for line in run_row(row, data, config)] == [
+        line[WORST_GROUP] for line in lines
+    ]
 
 
 def test_irm_may_choose_as_the_others_do_and_is_told_the_environments(with_contexts):
-    chosen, plain = (run_row(tiny(key, 42), *with_contexts()) for key in ("irm-chosen-l2-0.0011", "irm"))
+    chosen, plain = (
+        run_row(tiny(key, 42), *with_contexts()) for key in ("irm-chosen-l2-0.0011", "irm")
+    )
     ends = [{name: value for name, value in line.items() if name != WORST_GROUP} for line in chosen]
-    assert [line for line in ends if line["step"] == 41] == plain  # the same training, looked at on the way
-    for ours, theirs in zip(CHOOSING["IRM, told the environments"], CHOOSING["GroupDRO"], strict=True):
+    assert [
+        line for line in ends if line["step"] == 41
+    ] == plain  # the same training, looked at on the way
+    for ours, theirs in zip(
+        CHOOSING["IRM, told the environments"], CHOOSING["GroupDRO"], strict=True
+    ):
         assert ours.config.l2 == theirs.config.l2
 
 

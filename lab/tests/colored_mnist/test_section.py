@@ -25,10 +25,22 @@ def test_the_worst_group_chooses_row_and_step_for_each_restart():
 
 def test_a_quick_run_on_other_digits_is_called_so(tmp_path):
     quick = {"digits": "scikit-learn's digits (not MNIST)", "max_train": 100, "max_hidden": 8}
-    copy_published("colored-mnist", tmp_path, "restart < 2", **quick, command="pfdl reproduce colored-mnist --quick")
+    copy_published(
+        "colored-mnist",
+        tmp_path,
+        "restart < 2",
+        **quick,
+        command="pfdl reproduce colored-mnist --quick",
+    )
     _, files = write_tables(tmp_path)
-    assert {path.name for path in files} | {"config.json"} == {path.name for path in tmp_path.iterdir()}
-    for words in ("`pfdl reproduce colored-mnist --quick`", "are not MNIST", "A quick run, not the published protocol"):
+    assert {path.name for path in files} | {"config.json"} == {
+        path.name for path in tmp_path.iterdir()
+    }
+    for words in (
+        "`pfdl reproduce colored-mnist --quick`",
+        "are not MNIST",
+        "A quick run, not the published protocol",
+    ):
         assert words in (tmp_path / "table.md").read_text()
 
 
@@ -36,11 +48,15 @@ def test_the_command_runs_and_names_its_files(tmp_path, monkeypatch):
     monkeypatch.delenv("PFDL_MNIST", raising=False)
     monkeypatch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 2))
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "colored-mnist", "--quick"])
-    result = typed(f"reproduce colored-mnist --quick --restarts 2 --jobs 1 --device cpu -o {tmp_path}")
+    result = typed(
+        f"reproduce colored-mnist --quick --restarts 2 --jobs 1 --device cpu -o {tmp_path}"
+    )
     assert "Digits: scikit-learn's digits (not MNIST)" in result.stderr
     assert "Note: These digits are not MNIST: published figures" in result.stdout
     lines = result.stdout.splitlines()
-    written = [line.removeprefix(f"{tmp_path}/") for line in lines if line.startswith(f"{tmp_path}/")]
+    written = [
+        line.removeprefix(f"{tmp_path}/") for line in lines if line.startswith(f"{tmp_path}/")
+    ]
     assert written[:2] == ["results.csv", "table.md"]
     assert len(written) == 4  # the digits and a plot
     assert all((tmp_path / name).stat().st_size > 0 for name in written)

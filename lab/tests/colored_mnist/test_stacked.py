@@ -18,7 +18,11 @@ def problem(restarts=3, n=40, d=5):
     inputs = torch.randn(restarts, n, d, generator=generator, dtype=torch.float64)
     labels = (inputs[:, :, 0] + 0.3 * torch.randn(restarts, n, generator=generator) > 0).double()
     # Each restart has its own environments: inferred contexts differ between restarts.
-    return inputs, labels, torch.stack([torch.arange(n) % 2, torch.arange(n) // 2 % 2, torch.arange(n) // 4 % 2])
+    return (
+        inputs,
+        labels,
+        torch.stack([torch.arange(n) % 2, torch.arange(n) // 2 % 2, torch.arange(n) // 4 % 2]),
+    )
 
 
 def parts(objective, restarts=3, **settings):
@@ -31,19 +35,31 @@ def parts(objective, restarts=3, **settings):
 
 
 def train_one(network, objective, inputs, labels, environments, weight_after, anneal):
-    """One restart by itself, as IRM's code does it: an ordinary module, an ordinary Adam, the loss written out."""
+    """One restart by itself, as IRM's code does it: an ordinary module, an ordinary Adam, the loss
+    written out.
+    """
     optimizer = torch.optim.Adam(network.parameters(), lr=CONFIG.lr)
     generator = torch.Generator().manual_seed(4)
     for step in range(CONFIG.steps - 1):
         rows = torch.randperm(len(inputs), generator=generator)[:ROWS]
         logits, features = network(inputs)
         risk = torch.stack(
-            [F.binary_cross_entropy_with_logits(logits[environments == e], labels[environments == e]) for e in (0, 1)]
+            [
+                F.binary_cross_entropy_with_logits(
+                    logits[environments == e], labels[environments == e]
+                )
+                for e in (0, 1)
+            ]
         ).mean()
         loss = risk + CONFIG.l2 * sum(parameter.norm().pow(2) for parameter in network.parameters())
         divisor = weight_after if step >= anneal else 1.0
         for penalty in objective.penalties:
-            values = {"features": features[rows], "logits": logits, "labels": labels, "environments": environments}
+            values = {
+                "features": features[rows],
+                "logits": logits,
+                "labels": labels,
+                "environments": environments,
+            }
             loss = loss + penalty(*(values[name] for name in penalty.needs))
         optimizer.zero_grad()
         (loss / divisor).backward()
@@ -56,7 +72,12 @@ def train_one(network, objective, inputs, labels, environments, weight_after, an
         ("erm", {}, 1.0, 0),
         ("irm", {"irm": {"weight": 50.0, "anneal": 3}}, 50.0, 3),
         ("vrex", {"vrex": {"weight": 20.0, "anneal": 2}}, 20.0, 2),
-        ("irm+pfdl", {"irm": {"weight": 50.0, "anneal": 3}, "pfdl": {"weight": 10.0, "hidden": 4}}, 50.0, 3),
+        (
+            "irm+pfdl",
+            {"irm": {"weight": 50.0, "anneal": 3}, "pfdl": {"weight": 10.0, "hidden": 4}},
+            50.0,
+            3,
+        ),
         ("pfdl", {"pfdl": {"weight": 10.0, "hidden": 4, "sharing": "indexed"}}, 1.0, 0),
     ],
 )
@@ -65,9 +86,13 @@ def test_stacked_restarts_end_where_separate_ones_do(name, settings, weight, ann
     networks, objectives = parts(name, **settings)
     alone, alone_objectives = copy.deepcopy(networks), parts(name, **settings)[1]
     stacked = StackedMLPs(networks)
-    train_restarts(stacked, objectives, inputs, labels, environments, CONFIG, feature_rows=ROWS, row_seed=4)
+    train_restarts(
+        stacked, objectives, inputs, labels, environments, CONFIG, feature_rows=ROWS, row_seed=4
+    )
     for r in range(3):
-        train_one(alone[r], alone_objectives[r], inputs[r], labels[r], environments[r], weight, anneal)
+        train_one(
+            alone[r], alone_objectives[r], inputs[r], labels[r], environments[r], weight, anneal
+        )
         for key, parameter in alone[r].named_parameters():
             torch.testing.assert_close(stacked.parameters[key][r], parameter, rtol=1e-8, atol=1e-10)
         logits, features = stacked(inputs)
@@ -80,7 +105,9 @@ def test_the_last_step_only_measures_and_the_given_networks_are_left_alone(steps
     (networks, objectives), updates = parts("erm"), []
     stacked, before = StackedMLPs(networks), copy.deepcopy(networks[0].state_dict())
     config = replace(CONFIG, steps=steps)
-    train_restarts(stacked, objectives, *problem(), config, feature_rows=ROWS, after_step=updates.append)
+    train_restarts(
+        stacked, objectives, *problem(), config, feature_rows=ROWS, after_step=updates.append
+    )
     assert updates == list(range(1, steps))
     torch.testing.assert_close(dict(networks[0].state_dict()), dict(before))
     moved = [not torch.equal(stacked.parameters[name][0], value) for name, value in before.items()]
@@ -93,9 +120,13 @@ def test_measuring_gives_each_restarts_own_accuracy_and_risk():
     accuracy, risk = measure(StackedMLPs(networks), inputs, labels)
     for r, network in enumerate(networks):
         logits = network(inputs[r]).logits
-        right = sum(int((logit > 0) == (label == 1)) for logit, label in zip(logits, labels[r], strict=True))
+        right = sum(
+            int((logit > 0) == (label == 1)) for logit, label in zip(logits, labels[r], strict=True)
+        )
         assert accuracy[r] == pytest.approx(right / 40)
-        assert risk[r] == pytest.approx(F.binary_cross_entropy_with_logits(logits, labels[r]).item())
+        assert risk[r] == pytest.approx(
+            F.binary_cross_entropy_with_logits(logits, labels[r]).item()
+        )
 
 
 def test_the_network_starts_like_irms():

@@ -1,4 +1,6 @@
-"""Attacks on what the laboratory reads: digits, groups of images, results, metrics and folders of runs."""
+"""Attacks on what the laboratory reads: digits, groups of images, results, metrics and folders of
+runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from pfdl_lab.report.reading import RESULTS, find_runs, read_metrics, read_resul
 from tests.hostile import state_targets
 
 NAMES = (CONFIG, METRICS, RESULTS, "m.csv", "tasks/a.json")
-cells = words | st.floats().map(str) | st.sampled_from(["1e999", "9" * 400, "-", '"', "True", "0x10", "1_0", "١"])
+cells = (
+    words
+    | st.floats().map(str)
+    | st.sampled_from(["1e999", "9" * 400, "-", '"', "True", "0x10", "1_0", "١"])
+)
 
 
 def tables(*heading: str) -> st.SearchStrategy[bytes]:
@@ -58,7 +64,8 @@ def files_of_mnist(folder: Path, content: bytes, cut: int) -> None:
     lambda: (
         tables("method", "value", "seed"),
         records(
-            task=records(method=words, seed=values), rows=st.lists(records(value=values, method=words), max_size=3)
+            task=records(method=words, seed=values),
+            rows=st.lists(records(value=values, method=words), max_size=3),
         ),
     ),
     lambda: [(b"method,value\nOLS,1\n", {"task": {}, "rows": [{"method": "a", "value": 10**400}]})],
@@ -68,7 +75,9 @@ def results(folder: Path, table: bytes, task: Any) -> None:
     (folder / "tasks").mkdir()
     (folder / "tasks" / "a.json").write_text(json.dumps(task))
     problems: list[str] = []
-    frame = read_results(Run(folder, "mmads", {}, {}), ("method",), ("value", "seed"), ("method", "seed"), problems)
+    frame = read_results(
+        Run(folder, "mmads", {}, {}), ("method",), ("value", "seed"), ("method", "seed"), problems
+    )
     assert {"method", "value", "seed"} <= set(frame.columns)
     assert all("\n" not in problem for problem in problems)
 

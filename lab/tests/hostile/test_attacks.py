@@ -1,4 +1,6 @@
-"""The laboratory against kill -9 at any instant, after which a rerun ends with the same files, and against any file."""
+"""The laboratory against kill -9 at any instant, after which a rerun ends with the same files, and
+against any file.
+"""
 
 import gzip
 import hashlib
@@ -17,7 +19,9 @@ from pfdl_lab.images.run import ImagesConfig, run
 
 def nico(output, data):
     ImageData.open = lambda self, *_: TinySource()  # in a process of its own
-    config = ImagesConfig(rows=("pfdl",), backbone="mlp", image_size=8, epochs=2, batch_size=16, seeds=2)
+    config = ImagesConfig(
+        rows=("pfdl",), backbone="mlp", image_size=8, epochs=2, batch_size=16, seeds=2
+    )
     run(config, [ImageData("shapes")], output)
 
 

@@ -31,7 +31,9 @@ def task(tmp_path):
     def train(row, data, seed=0, **settings):
         how = ImagesConfig((row,), **{"epochs": 2, **settings}).training
         places = {data.name: data}
-        lines = run_task(data.name, row, seed, how, datasets=places, folder=tmp_path, contexts=None, device="cpu")
+        lines = run_task(
+            data.name, row, seed, how, datasets=places, folder=tmp_path, contexts=None, device="cpu"
+        )
         return {(line["epoch"], line["test"]): line["value"] for line in lines}
 
     return train

@@ -56,7 +56,8 @@ def test_contexts_are_inferred_once_for_all_rows(monkeypatch, tmp_path):
 
     def note(features, labels, *, method, seed, confirmation=0.8):
         asked.append((method, seed))
-        return found(labels.roll(1) if method == "early" else labels.remainder(2))  # predicted classes, or contexts
+        # Predicted classes, or contexts
+        return found(labels.roll(1) if method == "early" else labels.remainder(2))
 
     monkeypatch.setattr(inferred, "find_contexts", note)
     config = ImagesConfig(("erm", "balance", "sampler", "jtt"), seeds=2, epochs=1)
@@ -78,13 +79,18 @@ def test_groups_or_classes_are_drawn_alike(values, monkeypatch, row):
     assert len(drawn) == 4
     assert all(int(count.max() - count.min()) <= 2 for count in counts[:2])
     assert not torch.equal(drawn[0], drawn[1])
-    assert all(len(order.unique()) == len(order) > 0.9 * len(parts) for order in drawn[2:])  # each image once
+    # Each image once
+    assert all(len(order.unique()) == len(order) > 0.9 * len(parts) for order in drawn[2:])
 
 
-def test_dfr_changes_the_last_layer_of_plain_training_only_where_groups_are_large_enough(values, monkeypatch):
+def test_dfr_changes_the_last_layer_of_plain_training_only_where_groups_are_large_enough(
+    values, monkeypatch
+):
     plain, refitted = values("erm"), values("dfr-known")
     assert refitted["whole"] != plain["whole"]
-    monkeypatch.setattr(inferred, "find_contexts", lambda _, labels, **__: found(torch.arange(len(labels)) // 398))
+    monkeypatch.setattr(
+        inferred, "find_contexts", lambda _, labels, **__: found(torch.arange(len(labels)) // 398)
+    )
     assert (values("dfr")["whole"], values("dfr")[run.REFITTED]) == (plain["whole"], 0)
 
 
@@ -92,7 +98,9 @@ def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
     split = digits.split(0, network="perceptron")
     for told, expected in (("hidden", {-1}), ("one", {0}), ("halves", {0, 1}), ("known", {0, 1})):
         assert set(inferred.contexts_for(told, split, 0, {}, None)[0].tolist()) == expected
-    blind = split._replace(train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9)))
+    blind = split._replace(
+        train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9))
+    )
     assert inferred.infer(blind, "inferred", 0) == inferred.infer(split, "inferred", 0)
 
 
@@ -100,12 +108,17 @@ def test_contexts_that_judge_epochs_are_inferred_for_all_rows_but_oracles():
     assert inferred.kinds_needed(["erm", "balance-known"], judging=False) == []
     assert inferred.kinds_needed(["erm", "balance-known"], judging=True) == ["inferred"]
     assert inferred.kinds_needed(["balance-known"], judging=True) == []
-    assert inferred.kinds_needed(["balance", "sampler", "jtt"], judging=False) == ["inferred", "errors"]
+    assert inferred.kinds_needed(["balance", "sampler", "jtt"], judging=False) == [
+        "inferred",
+        "errors",
+    ]
 
 
 def test_errors_of_a_probe_that_never_predicts_a_class_are_refused(digits, monkeypatch):
     split = digits.split(0, network="perceptron")
-    monkeypatch.setattr(inferred, "find_contexts", lambda _, labels, **__: found(torch.zeros_like(labels)))
+    monkeypatch.setattr(
+        inferred, "find_contexts", lambda _, labels, **__: found(torch.zeros_like(labels))
+    )
     with pytest.raises(ValueError, match="predicts 1 of 2 classes"):
         inferred.infer(split, "errors", 0)
     monkeypatch.setattr(inferred, "find_contexts", lambda _, labels, **__: found(labels.roll(1)))

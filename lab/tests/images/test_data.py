@@ -16,14 +16,20 @@ from pfdl_lab.images.rows import RATIOS
 
 def test_the_name_says_strength_and_size():
     assert ImageData("shapes-0.5").open().strength == 0.5
-    assert [ImageData(name).is_generated for name in ("shapes", "colored-mnist", "shapes/x")] == [True, True, False]
+    assert [ImageData(name).is_generated for name in ("shapes", "colored-mnist", "shapes/x")] == [
+        True,
+        True,
+        False,
+    ]
     assert ImageData("spuco-mnist").is_generated
     assert not ImageData("spuco-mnist-huge").is_generated
     assert (ImageData("data/pacs").name, ImageData("photos/images.csv").name) == ("pacs", "images")
     split = ImageData("spuco-mnist-small-0.5").split(0, network="lenet")
     share = float((split.train.labels == split.train.contexts).float().mean())
     assert share == pytest.approx(0.5, abs=0.02)
-    assert make_network("lenet", split.train.inputs, split.classes)(split.train.inputs[:3]).shape == (3, 5)
+    assert make_network("lenet", split.train.inputs, split.classes)(
+        split.train.inputs[:3]
+    ).shape == (3, 5)
     assert len(split.context_features()) == len(split.train.labels)
 
 
@@ -33,7 +39,8 @@ def test_images_are_tested_at_every_ratio_and_on_the_whole_test_side(tmp_path):
     assert list(split.tests) == [*RATIOS, WHOLE]
     assert len(split.tests[WHOLE]) == len(split.test.labels)
     usual = [
-        split.test.contexts[rows].bincount().max() / len(rows) for rows in (split.tests["1:1"], split.tests["5:1"])
+        split.test.contexts[rows].bincount().max() / len(rows)
+        for rows in (split.tests["1:1"], split.tests["5:1"])
     ]
     assert usual[0] == 0.5
     assert 0 < len(split.validation.labels) < len(split.train.labels)
@@ -60,7 +67,10 @@ def test_other_images_have_another_fingerprint():
 
 
 def test_folders_are_read_as_pfdl_train_reads_them(tmp_path):
-    make_folder(tmp_path, {f"{context}/{label}": 1 for context in ("photo", "sketch") for label in ("dog", "horse")})
+    make_folder(
+        tmp_path,
+        {f"{context}/{label}": 1 for context in ("photo", "sketch") for label in ("dog", "horse")},
+    )
     (place,) = make_datasets([str(tmp_path)], [], None, DataOptions())
     assert {sample.class_name for sample in place.open().samples} == {"dog", "horse"}
     (asked,) = make_datasets([str(tmp_path)], [], None, DataOptions(layout="class/context"))
@@ -75,7 +85,11 @@ def test_a_folder_is_grouped_by_its_path_or_its_name():
         places = make_datasets(["shapes", "data/pets", "other/pacs"], group_by, None, DataOptions())
         return [place.group_by for place in places]
 
-    assert grouped("pets=meta.csv:place") == grouped("data/pets=meta.csv:place") == [None, "meta.csv:place", None]
+    assert (
+        grouped("pets=meta.csv:place")
+        == grouped("data/pets=meta.csv:place")
+        == [None, "meta.csv:place", None]
+    )
     with pytest.raises(ValueError, match="--group-by birds=a:b names no folder of the study"):
         grouped("birds=a:b")
     with pytest.raises(ValueError, match="--group-by pets=m:a names several folders of the study"):

@@ -1,4 +1,6 @@
-"""The networks: features of the packaged one are those it gives by hand, for every image, in order."""
+"""The networks: features of the packaged one are those it gives by hand, for every image, in
+order.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,15 @@ from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
 from pfdl_lab.images import networks
 from pfdl_lab.images.data import ImageData
-from pfdl_lab.images.networks import FEATURES, FROZEN, PRETRAINED, ConvNet, embed, load_network, make_network
+from pfdl_lab.images.networks import (
+    FEATURES,
+    FROZEN,
+    PRETRAINED,
+    ConvNet,
+    embed,
+    load_network,
+    make_network,
+)
 
 
 def test_every_image_is_embedded_and_trained_on_standardised(tmp_path, monkeypatch):
@@ -28,14 +38,21 @@ def test_every_image_is_embedded_and_trained_on_standardised(tmp_path, monkeypat
     split = ImageData("shapes").split(0, network=FROZEN, images=folder)
     torch.testing.assert_close(split.train.inputs.mean(0), torch.zeros(1280), atol=1e-4, rtol=0)
     assert torch.equal(split.context_features(), split.train.inputs)
-    assert make_network(FROZEN, split.train.inputs, 2)(split.train.inputs).shape == (len(split.train.labels), 2)
+    assert make_network(FROZEN, split.train.inputs, 2)(split.train.inputs).shape == (
+        len(split.train.labels),
+        2,
+    )
 
 
 @pytest.mark.parametrize("name", ["resnet18", "perceptron", "lenet"])
 def test_an_embedding_can_be_given_a_width(name):
     inputs = torch.zeros(2, 3, 16, 16)
     shown = inputs if name == "resnet18" else inputs.flatten(1)
-    linear = [part for part in make_network(name, shown, 4, width=7).modules() if isinstance(part, torch.nn.Linear)]
+    linear = [
+        part
+        for part in make_network(name, shown, 4, width=7).modules()
+        if isinstance(part, torch.nn.Linear)
+    ]
     assert (linear[-1].in_features, linear[-1].out_features) == (7, 4)
 
 
@@ -65,7 +82,9 @@ def test_cn_is_the_published_network():
         for pool in model.modules()
         if isinstance(pool, nn.MaxPool2d)
     )
-    assert [(f.in_features, f.out_features) for f in model.modules() if isinstance(f, nn.Linear)] == [
+    assert [
+        (f.in_features, f.out_features) for f in model.modules() if isinstance(f, nn.Linear)
+    ] == [
         (4096, 512),
         (512, 512),
         (512, 10),
@@ -75,7 +94,9 @@ def test_cn_is_the_published_network():
         assert tap.features.abs().max() <= 1
         assert tap.features.min() < 0  # signed, as CNBB reads them
     made = [make_network(name, torch.zeros(1, 3, 32, 32), 2) for name in ("cn", "cn-bn")]
-    normalised = [sum(isinstance(one, nn.BatchNorm2d) for one in network.modules()) for network in made]
+    normalised = [
+        sum(isinstance(one, nn.BatchNorm2d) for one in network.modules()) for network in made
+    ]
     assert normalised == [0, 5]
     with pytest.raises(ValueError, match="image_size is 16; CN halves"):
         ConvNet(2, 16)

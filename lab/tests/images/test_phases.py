@@ -24,7 +24,15 @@ def results():
     rng = np.random.default_rng(0)
     gain = {"pfdl": 5.0, "level-matched": 0.05}
     return frame(
-        ("pacs", "resnet50", row, seed, epoch, ratio, 50 + seed + gain.get(row, 0) + rng.normal() / 4)
+        (
+            "pacs",
+            "resnet50",
+            row,
+            seed,
+            epoch,
+            ratio,
+            50 + seed + gain.get(row, 0) + rng.normal() / 4,
+        )
         for row in DECLARED
         for seed in range(6)
         for epoch in EPOCHS
@@ -34,17 +42,28 @@ def results():
 
 def naive_endpoint(results, row, seed, when, tests):
     """Average by loops what the page declares."""
-    epochs = {"early": range(5, 41, 5), "all": range(5, 161, 5), "last": ["last"], "chosen": ["chosen"]}[when]
+    epochs = {
+        "early": range(5, 41, 5),
+        "all": range(5, 161, 5),
+        "last": ["last"],
+        "chosen": ["chosen"],
+    }[when]
     total = []
     for epoch in epochs:
         for test in tests:
-            mine = results[(results["row"] == row) & (results["seed"] == seed) & (results["epoch"] == str(epoch))]
+            mine = results[
+                (results["row"] == row)
+                & (results["seed"] == seed)
+                & (results["epoch"] == str(epoch))
+            ]
             total.append(mine[mine["test"] == test]["value"].item())
     return sum(total) / len(total)
 
 
 @pytest.mark.parametrize("when", ["early", "all", "last", "chosen"])
-@pytest.mark.parametrize(("test", "ratios"), [("5:1", ["5:1"]), ("mean of the seven ratios", RATIOS)])
+@pytest.mark.parametrize(
+    ("test", "ratios"), [("5:1", ["5:1"]), ("mean of the seven ratios", RATIOS)]
+)
 def test_endpoints_are_means_over_their_epochs(results, when, test, ratios):
     (part,) = measure(results)
     found = phases.phase_by_phase(part).endpoint("pfdl", when, test)
@@ -53,14 +72,26 @@ def test_endpoints_are_means_over_their_epochs(results, when, test, ratios):
 
 def test_a_seed_that_lacks_an_epoch_is_left_out(results):
     (part,) = measure(results[~((results["seed"] == 2) & (results["epoch"] == "20"))])
-    assert phases.phase_by_phase(part).endpoint("erm", "early", "1:5").index.tolist() == [0, 1, 3, 4, 5]
+    assert phases.phase_by_phase(part).endpoint("erm", "early", "1:5").index.tolist() == [
+        0,
+        1,
+        3,
+        4,
+        5,
+    ]
     assert len(phases.phase_by_phase(part).endpoint("erm", "last", "1:5")) == 6
 
 
 def test_an_accuracy_that_was_not_measured_reaches_nothing(results):
     (part,) = measure(results[(results["row"] != "pfdl") | (results["epoch"] != "160")])
-    (table,) = (block for block in phases.blocks(part) if getattr(block, "caption", "").startswith("Epoch from"))
-    assert {str(cell) for line in table.rows for cell in line.cells if line.header == "PFDL"} == {"not reached"}
+    (table,) = (
+        block
+        for block in phases.blocks(part)
+        if getattr(block, "caption", "").startswith("Epoch from")
+    )
+    assert {str(cell) for line in table.rows for cell in line.cells if line.header == "PFDL"} == {
+        "not reached"
+    }
 
 
 def test_sixty_declared_tests_are_judged_together(results):
@@ -83,7 +114,11 @@ def test_sixty_declared_tests_are_judged_together(results):
 def test_tables_say_what_is_significant_equal_or_neither(results):
     (part,) = measure(results)
     blocks = phases.blocks(part)
-    comparisons = next(block for block in blocks if isinstance(block, Table) and block.caption.startswith("Declared"))
+    comparisons = next(
+        block
+        for block in blocks
+        if isinstance(block, Table) and block.caption.startswith("Declared")
+    )
     cells = {row.header: row.cells for row in comparisons.rows}
     gain = cells["PFDL − ERM"][1]
     assert gain.strong
@@ -106,11 +141,22 @@ def test_other_rows_are_not_judged_by_this_declaration(results):
 def test_trainings_of_several_lengths_are_judged_as_their_pages_declared(results):
     short = results[results["epoch"] == "last"]
     third = short[short["row"] == "covariance"].assign(row="covariance-third")
-    names = ("pacs-20-epochs", "pacs-40-epochs", "pacs-80-epochs", "pacs-160-epochs", "pacs-20-epochs-confirmation")
+    names = (
+        "pacs-20-epochs",
+        "pacs-40-epochs",
+        "pacs-80-epochs",
+        "pacs-160-epochs",
+        "pacs-20-epochs-confirmation",
+    )
     parts = measure(pd.concat([pd.concat([short, third]).assign(data=name) for name in names]))
     blocks = phases.by_name(parts)
     notes = [block.note for block in blocks if isinstance(block, Table) and block.note]
-    assert [note.partition(" declared tests")[0].rpartition(" ")[2] for note in notes] == ["30", "10", "15", "12"]
+    assert [note.partition(" declared tests")[0].rpartition(" ")[2] for note in notes] == [
+        "30",
+        "10",
+        "15",
+        "12",
+    ]
     assert blocks[1].columns == ["seeds", "pacs-20-epochs", "pacs-40-epochs"]
     assert phases.by_name(measure(short)) == []
 
@@ -148,12 +194,19 @@ def test_equivalence_is_two_one_sided_tests():
 
 
 def test_each_method_is_compared_at_the_setting_that_validation_chooses():
-    validation = {"erm-wd-0.001-lr-0.01": 60.0, "pfdl-wd-0.0001-lr-0.03": 61.0, "covariance-wd-0.0005-lr-0.01": 62.0}
+    validation = {
+        "erm-wd-0.001-lr-0.01": 60.0,
+        "pfdl-wd-0.0001-lr-0.03": 61.0,
+        "covariance-wd-0.0005-lr-0.01": 62.0,
+    }
     results = frame(
         ("pacs-40-epochs-sgd", "resnet50", row, seed, "chosen", test, value)
         for row in GRID
         for seed in range(3)
-        for test, value in [("validation", validation.get(row, 50.0)), *((ratio, seed) for ratio in RATIOS)]
+        for test, value in [
+            ("validation", validation.get(row, 50.0)),
+            *((ratio, seed) for ratio in RATIOS),
+        ]
     )
     (part,) = measure(results)
     erm, pfdl, covariance = validation

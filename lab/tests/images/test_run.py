@@ -38,13 +38,20 @@ def test_every_row_makes_an_objective_and_has_a_plain_training_to_compare_with()
         assert baseline.objective in ("erm", "balance"), key
         if key in GRID:
             kept = ("batch_size", "learning_rate", "weight_decay", "backbone")
-            assert [getattr(row, name) for name in kept] == [getattr(baseline, name) for name in kept]
+            assert [getattr(row, name) for name in kept] == [
+                getattr(baseline, name) for name in kept
+            ]
 
 
 def test_the_papers_table_is_a_list_of_six_rows_by_its_protocol():
     assert LISTS["paper"] == ("dwr", "cn", "cn-bn", "cn-cnbb", "erm", "pfdl")
     config = ImagesConfig(LISTS["paper"], **NICO)
-    assert (config.epochs, config.learning_rate, config.backbone, config.validation) == (160, 0.01, "resnet50", 0.0)
+    assert (config.epochs, config.learning_rate, config.backbone, config.validation) == (
+        160,
+        0.01,
+        "resnet50",
+        0.0,
+    )
     assert config.decay_every is None  # half of the epochs
     assert all(len(row.paper) == len(RATIOS) for row in PAPER.values())
     assert len(LISTS["grid"]) == 27
@@ -75,28 +82,42 @@ def test_an_objective_that_a_stranger_registered_is_a_row(digits, tmp_path, monk
     pfdl.register_objective("asks", Ask)
     assert (find_row("made-up").contexts, find_row("asks").contexts) == ("hidden", "inferred")
     result = study(tmp_path, "colored-mnist", "--rows erm,made-up,asks,irm+made-up")
-    assert set(pd.read_csv(tmp_path / "results.csv")["row"]) == {"erm", "made-up", "asks", "irm+made-up"}
+    assert set(pd.read_csv(tmp_path / "results.csv")["row"]) == {
+        "erm",
+        "made-up",
+        "asks",
+        "irm+made-up",
+    }
     page = (tmp_path / "table.md").read_text()
     for row in ("made-up", "asks", "irm+made-up"):
         assert f"| {row} | 2 |" in page
         assert f"| {row} | 2 |" in result.stdout
 
 
-def test_all_rows_of_a_seed_share_the_split_and_are_tested_at_seven_ratios(tiny, tmp_path, monkeypatch):
+def test_all_rows_of_a_seed_share_the_split_and_are_tested_at_seven_ratios(
+    tiny, tmp_path, monkeypatch
+):
     loaded, load = [], TinySource.load
-    monkeypatch.setattr(TinySource, "load", lambda self, path, *rest: loaded.append(path) or load(self, path, *rest))
+    monkeypatch.setattr(
+        TinySource, "load", lambda self, path, *rest: loaded.append(path) or load(self, path, *rest)
+    )
     results = run.run(TINY, [tiny], tmp_path)
-    assert sorted(loaded) == [sample.path for sample in TinySource().samples]  # once, for all trainings and tests
+    # Once, for all trainings and tests
+    assert sorted(loaded) == [sample.path for sample in TinySource().samples]
     assert not (tmp_path / "images").exists()
     assert set(results["test"]) == {*RATIOS, "whole", "worst group", run.ESS}
     assert set(results["epoch"]) == {LAST}
-    assert dict(results.groupby(["row", "seed"]).size()) == {(row, s): 10 for row in TINY.rows for s in (0, 1)}
+    assert dict(results.groupby(["row", "seed"]).size()) == {
+        (row, s): 10 for row in TINY.rows for s in (0, 1)
+    }
     stored = pd.read_csv(tmp_path / "results.csv")
     assert stored.columns.tolist() == list(run.COLUMNS)
     assert set(stored["data"]) == {"shapes"}
 
 
-def test_a_stopped_experiment_goes_on_and_other_images_are_other_results(tiny, tmp_path, monkeypatch):
+def test_a_stopped_experiment_goes_on_and_other_images_are_other_results(
+    tiny, tmp_path, monkeypatch
+):
     trained, original = [], run.train_row
 
     def stop_at_third(settings, *args, **kwargs):
@@ -147,12 +168,22 @@ def test_a_control_is_switched_off_after_its_share_of_the_epochs(digits, task, m
     assert ("1", "matched_weight") in values
 
 
-def test_the_network_and_the_size_of_a_row_count_more_than_those_of_the_experiment(tiny, tmp_path, monkeypatch):
+def test_the_network_and_the_size_of_a_row_count_more_than_those_of_the_experiment(
+    tiny, tmp_path, monkeypatch
+):
     made = []
-    monkeypatch.setattr(run, "make_network", lambda name, inputs, classes, **_: made.append((name, inputs.shape[-1])))
+    monkeypatch.setattr(
+        run,
+        "make_network",
+        lambda name, inputs, classes, **_: made.append((name, inputs.shape[-1])),
+    )
     monkeypatch.setattr(run, "train_row", lambda *_, **__: {})
     monkeypatch.setattr(testing.Tester, "finish", lambda *_: None)
-    monkeypatch.setattr(TinySource, "load", lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8))
+    monkeypatch.setattr(
+        TinySource,
+        "load",
+        lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8),
+    )
     run.run(dataclasses.replace(TINY, rows=("cn", "erm"), seeds=1), [tiny], tmp_path)
     assert made == [("cn", 64), ("mlp", 8)]
 
@@ -165,7 +196,9 @@ def test_the_rule_says_what_chooses_an_epoch(digits, task, select, monkeypatch):
         predicted = testing.predict_classes(progress.model, self.validation.inputs)
         _, labels, contexts = self.validation
         right = float((predicted == labels).double().mean())
-        seen.append(right if select == "accuracy" else worst_group_accuracy(predicted, labels, contexts))
+        seen.append(
+            right if select == "accuracy" else worst_group_accuracy(predicted, labels, contexts)
+        )
         return original(self, progress)
 
     monkeypatch.setattr(testing.Tester, "_validate", watch)
@@ -179,7 +212,9 @@ def test_images_without_contexts_get_a_plain_split_and_no_oracles(tmp_path, monk
     monkeypatch.setattr(
         inferred,
         "find_contexts",
-        lambda features, labels, **_: InferredContexts((labels.numpy() + 1) % 2, "pooled", "Found.", ()),
+        lambda features, labels, **_: InferredContexts(
+            (labels.numpy() + 1) % 2, "pooled", "Found.", ()
+        ),
     )
     photos = make_folder(tmp_path / "photos", {"cat": 30, "dog": 30})
     result = study(tmp_path / "out", photos, "--rows erm,balance,balance-known")
@@ -195,7 +230,11 @@ def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(tmp_pa
     photos = make_folder(tmp_path / "photos", {"a": 24})
     lines = ["file,what,where,part"]
     for number in range(24):
-        what, where, part = ("dog", "cat")[number % 2], ("sand", "sea", "sea")[number % 3], 2 * (number > 11)
+        what, where, part = (
+            ("dog", "cat")[number % 2],
+            ("sand", "sea", "sea")[number % 3],
+            2 * (number > 11),
+        )
         lines.append(f"a/{number:03d}.png,{what},{where},{part}")
     table = photos / "images.csv"
     table.write_text("\n".join(lines))
@@ -208,11 +247,16 @@ def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(tmp_pa
 
 
 def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
-    photos = make_folder(tmp_path / "photos", {"cat/sea": 3, "cat/sand": 3, "dog/sea": 3, "dog/sand": 3})
+    photos = make_folder(
+        tmp_path / "photos", {"cat/sea": 3, "cat/sand": 3, "dog/sea": 3, "dog/sand": 3}
+    )
     plain = make_folder(tmp_path / "plain", {"cat": 4, "dog": 4})
     mistakes = {
         (photos, "erm"): "can be read in two ways",
-        (photos, "erm --layout class/context"): "there are too few images for a training set at 5:1",
+        (
+            photos,
+            "erm --layout class/context",
+        ): "there are too few images for a training set at 5:1",
         (plain, "balance-known"): "has no contexts, which balance-known needs",
     }
     for (folder, rows), message in mistakes.items():
@@ -223,21 +267,38 @@ def test_what_cannot_be_split_is_refused_before_anything_is_written(tmp_path):
 def test_a_training_that_diverges_is_a_result_too(digits, tmp_path):
     config = ImagesConfig(("erm", "pfdl"), seeds=2, epochs=2, learning_rate=1e30)
     results = run.run(config, [digits], tmp_path)
-    assert results[results["test"] == run.DIVERGED].groupby("row").size().to_dict() == {"erm": 2, "pfdl": 2}
+    assert results[results["test"] == run.DIVERGED].groupby("row").size().to_dict() == {
+        "erm": 2,
+        "pfdl": 2,
+    }
     assert results["value"].notna().all()
 
 
 def test_the_command_prints_ours_beside_the_papers(tiny, tmp_path, monkeypatch):
-    """By its defaults, which are the paper's protocol; the networks are small, and stay untrained."""
-    small = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(3, 2))
+    """By its defaults, which are the paper's protocol; the networks are small, and stay
+    untrained.
+    """
+    small = torch.nn.Sequential(
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(3, 2)
+    )
     monkeypatch.setattr(run, "make_network", lambda *_, **__: small)
     monkeypatch.setattr(run, "train_row", lambda *_, **__: {})
-    monkeypatch.setattr(TinySource, "load", lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8))
+    monkeypatch.setattr(
+        TinySource,
+        "load",
+        lambda self, path, size, _: torch.zeros(3, size, size, dtype=torch.uint8),
+    )
     result = typed(f"reproduce nico shapes --seeds 2 --device cpu -o {tmp_path}")
     lines = result.stdout.splitlines()
     assert lines[0] == "**Accuracy in percent at the last epoch, shapes, resnet50**"
-    printed = [number for number, line in enumerate(lines) if line.startswith("| *in the paper, on NICO* |")]
-    assert {lines[number - 1].split(" | ")[0] for number in printed} == {f"| {row.title}" for row in PAPER.values()}
+    printed = [
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("| *in the paper, on NICO* |")
+    ]
+    assert {lines[number - 1].split(" | ")[0] for number in printed} == {
+        f"| {row.title}" for row in PAPER.values()
+    }
     assert "| 41.31 | 41.41 | 43.70 | 47.46 | 46.80 | 49.29 | 50.87 |" in lines[printed[-1]]
     assert "PFDL − ERM" in result.stdout
     assert "| PFDL | 2 |" in (tmp_path / "table.md").read_text()

@@ -1,4 +1,6 @@
-"""The page of the experiment: ours beside the paper's, paired differences, oracles, chosen epochs."""
+"""The page of the experiment: ours beside the paper's, paired differences, oracles, chosen
+epochs.
+"""
 
 import pandas as pd
 import pytest
@@ -31,7 +33,9 @@ def built(tmp_path):
     def build(*parts, **settings):
         pd.concat(parts).to_csv(tmp_path / "results.csv", index=False)
         problems = []
-        made = section.build(Run(tmp_path, run.KIND, settings, {"git_revision": "0c60a68"}), problems)
+        made = section.build(
+            Run(tmp_path, run.KIND, settings, {"git_revision": "0c60a68"}), problems
+        )
         assert problems == []
         return made
 
@@ -69,13 +73,20 @@ def test_the_papers_figures_stand_beside_its_own_networks_alone(built):
 def test_the_papers_figures_stand_beside_its_own_protocol_alone(built):
     rows = dict.fromkeys(PAPER, (50.0, 51.0))
     ours = [
-        made_up(rows, test=test, epoch=epoch, backbone="resnet50") for test in RATIOS for epoch in ("last", "chosen")
+        made_up(rows, test=test, epoch=epoch, backbone="resnet50")
+        for test in RATIOS
+        for epoch in ("last", "chosen")
     ]
     first, *others = tables_of(built(*ours, epochs=160, learning_rate=0.01))
     assert first.caption == "Accuracy in percent at the last epoch, pets, resnet50"
     assert [line.header for line in first.rows].count("in the paper, on NICO") == 6
-    assert not any(line.quiet for table in others for line in table.rows)  # also of the epoch that was chosen
-    for settings in ({"epochs": 20, "learning_rate": 0.01}, {"epochs": 160, "learning_rate": 0.1}, {}):
+    # Also of the epoch that was chosen
+    assert not any(line.quiet for table in others for line in table.rows)
+    for settings in (
+        {"epochs": 20, "learning_rate": 0.01},
+        {"epochs": 160, "learning_rate": 0.1},
+        {},
+    ):
         assert "in the paper" not in text_of(built(*ours, **settings))
 
 
@@ -95,8 +106,16 @@ def test_a_training_that_diverged_is_counted(built):
 
 
 def test_inferred_contexts_are_measured_by_the_gain_of_the_oracle(built):
-    values = {"erm": (50.0, 52.0, 51.0), "sampler": (53.0, 54.0, 55.0), "sampler-known": (54.0, 57.0, 54.0)}
-    values |= {"dfr": (51.0, 52.0, 53.0), "dfr-known": (50.0, 51.0, 52.0)}  # here the truth gains nothing
+    values = {
+        "erm": (50.0, 52.0, 51.0),
+        "sampler": (53.0, 54.0, 55.0),
+        "sampler-known": (54.0, 57.0, 54.0),
+    }
+    # Here the truth gains nothing
+    values |= {
+        "dfr": (51.0, 52.0, 53.0),
+        "dfr-known": (50.0, 51.0, 52.0),
+    }
     text = text_of(built(made_up(values)))
     assert "| sampler, inferred contexts | −1.0 ± 1.2, 75 % of +4.0 ± 0.6 |" in text
     assert "| DFR: last layer refitted, inferred contexts | +1.0 ± 0.0, no gain to reach |" in text
@@ -127,4 +146,6 @@ def test_without_results_the_page_says_so(built, tmp_path):
 def test_rows_that_are_missing_are_counted(built):
     planned = {"rows": ["erm", "pfdl"], "seeds": 4, "datasets": [{"data": "pets"}]}
     made = built(made_up({"erm": (1.0, 2.0, 3.0)}), **planned)
-    assert "Unfinished: 3 of 8 trainings are done." in [block.text for block in made.blocks if isinstance(block, Text)]
+    assert "Unfinished: 3 of 8 trainings are done." in [
+        block.text for block in made.blocks if isinstance(block, Text)
+    ]

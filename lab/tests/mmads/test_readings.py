@@ -21,7 +21,8 @@ def test_estimators_agree_with_least_squares_where_they_should(estimator):
 
 
 def test_rmsprop_takes_the_steps_of_tensorflow(monkeypatch):
-    monkeypatch.setattr(readings, "ESTIMATOR_STEPS", 200)  # at the end its steps change sign by rounding
+    # At the end its steps change sign by rounding
+    monkeypatch.setattr(readings, "ESTIMATOR_STEPS", 200)
     columns, y = X - X.mean(0), Y - Y.mean()
     beta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     square = torch.ones(3, dtype=torch.float64)
@@ -29,8 +30,14 @@ def test_rmsprop_takes_the_steps_of_tensorflow(monkeypatch):
         loss = (torch.from_numpy(columns) @ beta - torch.from_numpy(y)).square().mean()
         (gradient,) = torch.autograd.grad(loss, beta)
         square = 0.9 * square + 0.1 * gradient**2
-        beta = (beta - readings.ESTIMATOR_RATE * gradient / (square + 1e-10).sqrt()).detach().requires_grad_()
-    np.testing.assert_allclose(ESTIMATORS["RMSProp as DWR"](columns, y), beta.detach().numpy(), atol=1e-10)
+        beta = (
+            (beta - readings.ESTIMATOR_RATE * gradient / (square + 1e-10).sqrt())
+            .detach()
+            .requires_grad_()
+        )
+    np.testing.assert_allclose(
+        ESTIMATORS["RMSProp as DWR"](columns, y), beta.detach().numpy(), atol=1e-10
+    )
 
 
 def test_uses_are_what_their_names_say():
@@ -40,7 +47,9 @@ def test_uses_are_what_their_names_say():
     np.testing.assert_allclose(fitted["[X, g]"].beta, joined[:3])
     np.testing.assert_allclose(fitted["[X, g]"].predict(X, G), np.c_[X, G, np.ones(200)] @ joined)
     difference = np.linalg.lstsq(np.c_[X - G, np.ones(200)], Y, rcond=None)[0]
-    np.testing.assert_allclose(fitted["X − g"].predict(X, G), np.c_[X - G, np.ones(200)] @ difference)
+    np.testing.assert_allclose(
+        fitted["X − g"].predict(X, G), np.c_[X - G, np.ones(200)] @ difference
+    )
     for name in ("[X, g], g dropped", "g partialled out of y and X", "g partialled out of y"):
         np.testing.assert_allclose(fitted[name].predict(X, G), fitted[name].predict(X, 0 * G))
         assert np.mean(fitted[name].predict(X, G)) == pytest.approx(Y.mean())

@@ -18,7 +18,8 @@ from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.srdo import SRDORegressor
 from pfdl_lab.mmads.svi import SVIRegressor
 
-# What an independent program measured with the same reading of the generator (10 seeds), setting S ⊥ V, in two cells.
+# What an independent program measured with the same reading of the generator (10 seeds), setting S
+# ⊥ V, in two cells.
 CALIBRATION = {
     ("OLS", "beta_v_error"): (0.099, 0.070),
     ("OLS", "ae"): (0.583, 0.601),
@@ -28,12 +29,18 @@ CALIBRATION = {
     ("Lasso", "se"): (0.267, 0.397),
 }
 # Ridge was measured to equal OLS within 0.002.
-CALIBRATION |= {("Ridge", metric): figures for (method, metric), figures in CALIBRATION.items() if method == "OLS"}
+CALIBRATION |= {
+    ("Ridge", metric): figures
+    for (method, metric), figures in CALIBRATION.items()
+    if method == "OLS"
+}
 
 
 @pytest.fixture
 def quick_methods(monkeypatch):
-    """The published numbers of steps take seconds per table; how many there are is not what is tested here."""
+    """The published numbers of steps take seconds per table; how many there are is not what is
+    tested here.
+    """
     quick = {
         "DWR": DWRRegressor(max_iter=20),
         "SRDO": SRDORegressor(classifier=LogisticRegression()),
@@ -41,7 +48,9 @@ def quick_methods(monkeypatch):
         "PFDL": PFDLRegressor(max_iter=3),
     }
     for name, model in quick.items():
-        monkeypatch.setitem(mmads.METHODS, name, lambda data, seed, model=model: model.fit(data.X, data.y))
+        monkeypatch.setitem(
+            mmads.METHODS, name, lambda data, seed, model=model: model.fit(data.X, data.y)
+        )
 
 
 def test_the_plan_is_the_table_of_the_paper():
@@ -69,7 +78,9 @@ def test_a_task_measures_what_it_says(quick_methods):
     assert values["OLS", "ae"] == pytest.approx(np.mean(errors))
     assert values["OLS", "se"] == pytest.approx(np.std(errors))
     assert values["OLS", "beta_v_error"] == pytest.approx(np.abs(model.coef_[10:]).mean())
-    assert values["OLS", "beta_s_error"] == pytest.approx(np.abs(model.coef_[:10] - train.beta[:10]).mean())
+    assert values["OLS", "beta_s_error"] == pytest.approx(
+        np.abs(model.coef_[:10] - train.beta[:10]).mean()
+    )
     assert values["OLS", "beta[V2]"] == pytest.approx(model.coef_[11])
     oracle = LinearRegression().fit(train.X[:, :10], train.y)
     assert values["OLS on S (oracle)", "beta[S3]"] == pytest.approx(oracle.coef_[2])
@@ -79,33 +90,57 @@ def test_a_task_measures_what_it_says(quick_methods):
 def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
     """OLS, Lasso and Ridge in two cells, five fixed seeds; the bound is a fifth of the figure."""
     slow = ("DWR", "SRDO", "SVI", "PFDL", "Screened OLS + auxiliary")
-    monkeypatch.setattr(mmads, "METHODS", {name: fit for name, fit in mmads.METHODS.items() if name not in slow})
+    monkeypatch.setattr(
+        mmads, "METHODS", {name: fit for name, fit in mmads.METHODS.items() if name not in slow}
+    )
     for place, cell in enumerate((CELLS[1], CELLS[3])):
         sizes = {"test_sets": 1, "num_test": 2000}
-        rows = [row for seed in range(5) for row in mmads.run_task("independent", *cell, seed=seed, **sizes)]
+        rows = [
+            row
+            for seed in range(5)
+            for row in mmads.run_task("independent", *cell, seed=seed, **sizes)
+        ]
         means = pd.DataFrame(rows).groupby(["method", "metric"])["value"].mean()
         for figure, expected in CALIBRATION.items():
             assert means[figure] == pytest.approx(expected[place], rel=0.2)
         for metric in ("beta_v_error", "ae", "se"):
             paper = PAPER["PFDL"][metric][CELLS.index(cell)]
-            assert means["Screened OLS", metric] < min(paper, means["OLS", metric], means["Lasso", metric])
+            assert means["Screened OLS", metric] < min(
+                paper, means["OLS", metric], means["Lasso", metric]
+            )
 
 
 def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_methods):
     config = mmads.MMADSConfig(cells=(mmads.FIGURE_CELL,), seeds=2, test_sets=2, num_test=25)
     monkeypatch.setattr(mmads, "QUICK", config)
-    monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])  # the slowest of all
+    # The slowest of all
+    monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "mmads", "--quick", "-o", str(tmp_path)])
-    line = f"reproduce mmads --quick --first-seed 7 --settings independent,v_to_s -o {tmp_path} -j 1"
+    line = (
+        f"reproduce mmads --quick --first-seed 7 --settings independent,v_to_s -o {tmp_path} -j 1"
+    )
     typed(line)
     results = pd.read_csv(tmp_path / "results.csv")
-    assert results.columns.tolist() == ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-    assert len(results) == 2 * 2 * (len(mmads.METHODS) * (4 + 10 + 20) + 3)  # and what the weights of three are worth
+    assert results.columns.tolist() == [
+        "setting",
+        "n",
+        "p",
+        "r",
+        "method",
+        "seed",
+        "metric",
+        "value",
+    ]
+    # And what the weights of three are worth
+    assert len(results) == 2 * 2 * (len(mmads.METHODS) * (4 + 10 + 20) + 3)
     assert set(results["seed"]) == {7, 8}
     assert results.query("metric == 'effective_share'")["value"].between(0, 1).all()
     page = (tmp_path / "table.md").read_text()
-    assert f"`pfdl reproduce mmads --quick -o {tmp_path.name}`" in page  # an absolute path may name a person
-    ols = results[(results.setting == "independent") & (results.method == "OLS") & (results.metric == "ae")]["value"]
+    # An absolute path may name a person
+    assert f"`pfdl reproduce mmads --quick -o {tmp_path.name}`" in page
+    ols = results[
+        (results.setting == "independent") & (results.method == "OLS") & (results.metric == "ae")
+    ]["value"]
     assert f"{ols.mean():.3f} ± {ols.sem():.3f}" in page
     pictures = re.findall(r"\]\((.*?\.svg)\)", page)
     assert len(pictures) == 4  # RMSE and coefficients in two settings

@@ -13,7 +13,9 @@ from pfdl_lab.mmads.srdo import SRDORegressor
 
 
 def test_srdo_weights_are_the_density_ratio():
-    """Two standard normals with correlation ρ: the ratio of the shuffled to the real density is known."""
+    """Two standard normals with correlation ρ: the ratio of the shuffled to the real density is
+    known.
+    """
     rng = np.random.default_rng(0)
     rho = 0.6
     X = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=8000)
@@ -37,5 +39,7 @@ def test_srdo_decorrelates_with_its_own_classifier():
 
 @pytest.mark.filterwarnings("ignore::pfdl.tabular.weights.EffectiveSampleSizeWarning")
 def test_scikit_learn_compatibility():
-    results = check_estimator(SRDORegressor(classifier=LogisticRegression()), on_skip=None, on_fail=None)
+    results = check_estimator(
+        SRDORegressor(classifier=LogisticRegression()), on_skip=None, on_fail=None
+    )
     assert [result["check_name"] for result in results if result["status"] == "failed"] == []

@@ -10,11 +10,17 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from pfdl.data import make_mmads
 from pfdl.tabular.moments import standardised
-from pfdl_lab.mmads.svi import SVIRegressor, _loss_and_gradient, decorrelating_weights, gate_probabilities
+from pfdl_lab.mmads.svi import (
+    SVIRegressor,
+    _loss_and_gradient,
+    decorrelating_weights,
+    gate_probabilities,
+)
 
-# What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults: 20,000 steps for the
-# weights, λ = 3, σ = 0.1) chooses on our tables: by rounds and table the mask of the columns, S first, and the
-# effective number of rows of its last weights. One round (SVI^d) depends on the weights found more than ten do.
+# What github.com/h-yu16/Sparse_Variable_Independence at 59f77b6 (exp_svi.py with its defaults:
+# 20,000 steps for the weights, λ = 3, σ = 0.1) chooses on our tables: by rounds and table the mask
+# of the columns, S first, and the effective number of rows of its last weights. One round (SVI^d)
+# depends on the weights found more than ten do.
 PUBLISHED = {
     (10, 2000, 10, "independent", 0): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1967),
     (10, 2000, 10, "independent", 1): ([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], 1961),
@@ -47,7 +53,9 @@ def plain_loss(root, X, pairs):
     for j in range(p):
         squares = 0.0
         for k in set(range(p)) - {j}:
-            covariance = (w * X[:, j] * X[:, k]).sum() / n - (w * X[:, j]).sum() * (w * X[:, k]).sum() / n**2
+            covariance = (w * X[:, j] * X[:, k]).sum() / n - (w * X[:, j]).sum() * (
+                w * X[:, k]
+            ).sum() / n**2
             squares += pairs[j, k] * covariance**2
         lengths.append(np.sqrt(squares + 1e-10))
     return 2000 / p * sum(lengths) + 0.5 * (w.sum() - n) ** 2 + 0.00005 * (w**2).sum()
@@ -58,7 +66,11 @@ def test_the_loss_of_the_weights_is_the_published_one_with_its_gradient():
     X, root, chance = rng.standard_normal((30, 4)), rng.uniform(0.5, 1.5, 30), rng.random(4)
     pairs = 1 - np.outer(chance, chance)
     assert _loss_and_gradient(root, X, pairs)[0] == pytest.approx(plain_loss(root, X, pairs))
-    error = check_grad(lambda r: _loss_and_gradient(r, X, pairs)[0], lambda r: _loss_and_gradient(r, X, pairs)[1], root)
+    error = check_grad(
+        lambda r: _loss_and_gradient(r, X, pairs)[0],
+        lambda r: _loss_and_gradient(r, X, pairs)[1],
+        root,
+    )
     assert error < 1e-2 * np.linalg.norm(_loss_and_gradient(root, X, pairs)[1])
 
 
@@ -83,7 +95,9 @@ def test_gates_close_on_columns_without_use():
     chance = gate_probabilities(X, y / y.std(), np.ones(500), penalty=4.5, steps=5000, rng=rng)
     assert chance[0] > 0.9
     assert (chance[1:] < 0.1).all()
-    assert gate_probabilities(X, y / y.std(), np.ones(500), penalty=0.0, steps=10, rng=rng).min() > 0.9
+    assert (
+        gate_probabilities(X, y / y.std(), np.ones(500), penalty=0.0, steps=10, rng=rng).min() > 0.9
+    )
 
 
 @pytest.mark.usefixtures("nothing_counted")  # most lines that run are scikit-learn's

@@ -1,4 +1,6 @@
-"""Run folders for tests of the report: parts of the published ones, and trainings that are made up."""
+"""Run folders for tests of the report: parts of the published ones, and trainings that are made
+up.
+"""
 
 import json
 from pathlib import Path
@@ -29,20 +31,36 @@ def write_config(folder, kind, settings, made_with=MADE_WITH):
 
 
 def copy_published(name, folder, lines, **settings):
-    """Copy a run whose results are published: the lines that a query chooses, with some other settings."""
+    """Copy a run whose results are published: the lines that a query chooses, with some other
+    settings.
+    """
     published = json.loads((PUBLISHED / name / "config.json").read_text(encoding="utf-8"))
     write_config(folder, published["kind"], {**published["settings"], **settings})
-    pd.read_csv(PUBLISHED / name / "results.csv").query(lines).to_csv(folder / "results.csv", index=False)
+    pd.read_csv(PUBLISHED / name / "results.csv").query(lines).to_csv(
+        folder / "results.csv", index=False
+    )
     return folder
 
 
-def make_training(folder, objective="pfdl", epochs=3, evaluated=True, contexts=("snow", HOSTILE), images="a1"):
-    training = {"backbone": "cn-bn", "objective": objective, "seed": 0, "epochs": 3, "sampler": "shuffle"}
+def make_training(
+    folder, objective="pfdl", epochs=3, evaluated=True, contexts=("snow", HOSTILE), images="a1"
+):
+    training = {
+        "backbone": "cn-bn",
+        "objective": objective,
+        "seed": 0,
+        "epochs": 3,
+        "sampler": "shuffle",
+    }
     write_config(folder, "training", {"model": {"backbone": "cn-bn"}, "training": training})
-    curve = pd.DataFrame({"epoch": range(epochs), "learning_rate": 0.01, "val_accuracy": [0.2, 0.3, 0.25][:epochs]})
+    curve = pd.DataFrame(
+        {"epoch": range(epochs), "learning_rate": 0.01, "val_accuracy": [0.2, 0.3, 0.25][:epochs]}
+    )
     if objective == "pfdl":
         curve = curve.assign(
-            L_g=[0.9, 0.5, 0.4][:epochs], L_decorr=[1e-3, 5e-4, 4e-4][:epochs], R2=[0.1, 0.2, 0.3][:epochs]
+            L_g=[0.9, 0.5, 0.4][:epochs],
+            L_decorr=[1e-3, 5e-4, 4e-4][:epochs],
+            R2=[0.1, 0.2, 0.3][:epochs],
         )
     curve.to_csv(folder / "metrics.csv", index=False)
     if evaluated:

@@ -1,4 +1,6 @@
-"""A page in a real browser, from a file, as a reader would open it. Skipped where there is no Chromium."""
+"""A page in a real browser, from a file, as a reader would open it. Skipped where there is no
+Chromium.
+"""
 
 import io
 from itertools import pairwise
@@ -17,8 +19,13 @@ TABLE = blocks.Table(
     "method",
     [*WIDE, HOSTILE],
     [
-        blocks.TableLine("ERM & co", (*(blocks.Number(40.1, 0.3) for _ in WIDE), blocks.Missing("not in the paper"))),
-        blocks.TableLine("in the paper", (*(blocks.Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True),
+        blocks.TableLine(
+            "ERM & co",
+            (*(blocks.Number(40.1, 0.3) for _ in WIDE), blocks.Missing("not in the paper")),
+        ),
+        blocks.TableLine(
+            "in the paper", (*(blocks.Number(41.31, digits=2) for _ in WIDE), HOSTILE), quiet=True
+        ),
     ],
 )
 
@@ -77,7 +84,14 @@ def test_a_name_that_is_a_script_is_shown_and_not_run(visit, path):
     page = visit(path).page
     assert page.evaluate("window.hacked") is None
     assert page.title() == f"A page {HOSTILE}"
-    for place in ("h1", ".sections p >> nth=1", ".command", "caption", "thead th >> nth=15", "tbody td >> nth=29"):
+    for place in (
+        "h1",
+        ".sections p >> nth=1",
+        ".command",
+        "caption",
+        "thead th >> nth=15",
+        "tbody td >> nth=29",
+    ):
         assert HOSTILE in page.locator(place).first.text_content()
     for place in ("h3", "figcaption", ".gallery p", ".gallery li", "summary", "pre"):
         assert any(HOSTILE in words for words in page.locator(place).all_text_contents())
@@ -101,9 +115,14 @@ def test_dark_follows_the_system_in_page_and_plots_and_paper_is_light(visit, pat
     light, dark = (visit(path, color_scheme=scheme) for scheme in ("light", "dark"))
 
     def brightness(seen, selector, what):
-        return sum(int(part) for part in seen.style_of(selector, what).strip("rgba()").split(",")[:3])
+        return sum(
+            int(part) for part in seen.style_of(selector, what).strip("rgba()").split(",")[:3]
+        )
 
-    for selector, what in (("body", "backgroundColor"), (".plot svg #block-1-4-patch_1 path", "fill")):
+    for selector, what in (
+        ("body", "backgroundColor"),
+        (".plot svg #block-1-4-patch_1 path", "fill"),
+    ):
         assert brightness(light, selector, what) > 600 > 200 > brightness(dark, selector, what)
     for selector, what in (("body", "color"), (".plot svg text", "fill")):
         assert brightness(light, selector, what) < 350 < brightness(dark, selector, what)
@@ -117,7 +136,9 @@ def test_a_phone_scrolls_wide_things_in_their_boxes_and_says_so(visit, path):
     page = visit(path, **PHONE).page
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     boxes = page.locator(".scroll.many")
-    assert boxes.evaluate_all("boxes => boxes.every(box => box.clientWidth <= 390 && box.scrollWidth > 390)")
+    assert boxes.evaluate_all(
+        "boxes => boxes.every(box => box.clientWidth <= 390 && box.scrollWidth > 390)"
+    )
     hint = "box => getComputedStyle(box, '::before').content"
     assert "swipe sideways" in boxes.first.evaluate(hint)
     assert visit(path).page.locator(".scroll.many").first.evaluate(hint) == "none"
@@ -135,18 +156,25 @@ def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path)
     reached = []
     for _ in range(7):
         page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.className || document.activeElement.tagName"))
+        reached.append(
+            page.evaluate("document.activeElement.className || document.activeElement.tagName")
+        )
     assert {"A", "scroll many", "SUMMARY"} <= set(reached)
 
 
 def test_headings_tables_and_names_are_in_order(visit, path):
     page = visit(path).page
-    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
+    levels = page.locator("h1, h2, h3, h4").evaluate_all(
+        "all => all.map(one => Number(one.tagName[1]))"
+    )
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert page.evaluate("[...document.querySelectorAll('table')].every(one => one.caption.textContent.trim())")
     assert page.evaluate(
-        "[...document.querySelectorAll('th')].every(one => one.scope === 'col' || one.scope === 'row')"
+        "[...document.querySelectorAll('table')].every(one => one.caption.textContent.trim())"
+    )
+    assert page.evaluate(
+        "[...document.querySelectorAll('th')].every(one => one.scope === 'col' || one.scope ==="
+        " 'row')"
     )
     names = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
     assert len(names) == len(set(names))
@@ -154,8 +182,13 @@ def test_headings_tables_and_names_are_in_order(visit, path):
         "all => all.map(one => one.getAttribute('aria-labelledby'))"
     )
     assert set(labels) <= set(names)
-    links = page.locator("nav a").evaluate_all("all => all.map(one => one.getAttribute('href').slice(1))")
+    links = page.locator("nav a").evaluate_all(
+        "all => all.map(one => one.getAttribute('href').slice(1))"
+    )
     assert all(page.locator(f"h2#{link}").count() == 1 for link in links)
-    assert page.locator("li:has(> p > strong)").all_text_contents() == ["First. It rises.", "Second. It falls."]
+    assert page.locator("li:has(> p > strong)").all_text_contents() == [
+        "First. It rises.",
+        "Second. It falls.",
+    ]
     assert page.locator("td.missing").first.text_content() == "–not in the paper"
     assert page.evaluate("document.documentElement.lang") == "en"

@@ -6,7 +6,11 @@ from pfdl.report.page import PALETTE
 from pfdl_lab.report.blocks import Missing, Number
 from pfdl_lab.report.lines import MAX_COLUMNS, Series, plot_lines, ticks_at
 
-LINES = [Series("A", ["1:5", "5:1"], [1.0, 2.0], [0.1, 0.2]), None, Series("<b>B</b>", ["5:1"], [float("nan")])]
+LINES = [
+    Series("A", ["1:5", "5:1"], [1.0, 2.0], [0.1, 0.2]),
+    None,
+    Series("<b>B</b>", ["5:1"], [float("nan")]),
+]
 
 
 def draw(lines=LINES, **options):
@@ -15,22 +19,33 @@ def draw(lines=LINES, **options):
 
 
 def words_of(plot):
-    return [element.text for element in ElementTree.fromstring(plot.svg()).iter() if element.tag.endswith("}text")]
+    return [
+        element.text
+        for element in ElementTree.fromstring(plot.svg()).iter()
+        if element.tag.endswith("}text")
+    ]
 
 
-@pytest.mark.parametrize("options", [{}, {"is_grouped": True}, {"lines": [Series("A", [1], [1.0], style="level")]}])
+@pytest.mark.parametrize(
+    "options", [{}, {"is_grouped": True}, {"lines": [Series("A", [1], [1.0], style="level")]}]
+)
 def test_a_picture_is_an_svg_file_that_is_the_same_each_time(options):
     plot = draw(**options)
     assert plot.svg() == plot.svg()
     drawn = ElementTree.fromstring(plot.svg())
     assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 5
     assert {"ratio", "%"} <= set(words_of(plot))
-    assert (f"stroke: {PALETTE['ink']}" in plot.svg()) is ("lines" in options)  # the truth is black, no method is
+    # The truth is black, no method is
+    assert (f"stroke: {PALETTE['ink']}" in plot.svg()) is ("lines" in options)
 
 
-@pytest.mark.parametrize("name", ["<script>1</script>", "$a_b$", "$\\bad{$", "x & y", "\x1b[2J", "\ud800"])
+@pytest.mark.parametrize(
+    "name", ["<script>1</script>", "$a_b$", "$\\bad{$", "x & y", "\x1b[2J", "\ud800"]
+)
 def test_a_name_is_mere_text(name):
-    (plot,) = plot_lines("t", "s", name, "%", [Series(name, [name, "b"], [1.0, 2.0]), Series("C", ["b"], [1.0])])
+    (plot,) = plot_lines(
+        "t", "s", name, "%", [Series(name, [name, "b"], [1.0, 2.0]), Series("C", ["b"], [1.0])]
+    )
     shown = name.encode("unicode_escape").decode() if not name.isprintable() else name
     assert words_of(plot).count(shown) == 3  # legend, tick, axis
 

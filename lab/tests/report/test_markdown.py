@@ -10,9 +10,14 @@ TABLE = blocks.Table(
     [
         blocks.TableLine(
             "A | B",
-            (blocks.Number(40.12, 0.34), blocks.Number(-1.0, 0.2, 2, signed=True, strong=True, remark="2 seeds")),
+            (
+                blocks.Number(40.12, 0.34),
+                blocks.Number(-1.0, 0.2, 2, signed=True, strong=True, remark="2 seeds"),
+            ),
         ),
-        blocks.TableLine("in the paper", (blocks.Missing("not in the paper"), "37 to 38"), quiet=True),
+        blocks.TableLine(
+            "in the paper", (blocks.Missing("not in the paper"), "37 to 38"), quiet=True
+        ),
     ],
     note="A remark.",
 )
@@ -45,9 +50,15 @@ def test_every_block_has_a_form():
 
 
 def test_plots_become_pictures_with_names_of_their_own(tmp_path):
-    shown = render([blocks.Section("One", [PLOT]), blocks.Section("Two", [blocks.SideBySide([PLOT])])], prefix="page-")
+    shown = render(
+        [blocks.Section("One", [PLOT]), blocks.Section("Two", [blocks.SideBySide([PLOT])])],
+        prefix="page-",
+    )
     assert list(shown.pictures) == ["page-accuracy.svg", "page-accuracy-2.svg"]
-    assert "![Accuracy, with errors](page-accuracy-2.svg)\n\n*Accuracy, with errors.* It rises." in shown.text
+    assert (
+        "![Accuracy, with errors](page-accuracy-2.svg)\n\n*Accuracy, with errors.* It rises."
+        in shown.text
+    )
     assert shown.pictures["page-accuracy.svg"].decode() == PLOT.svg()
     written = shown.write(tmp_path / "page.md")
     assert {path.name for path in written} == {path.name for path in tmp_path.iterdir()}
@@ -56,4 +67,6 @@ def test_plots_become_pictures_with_names_of_their_own(tmp_path):
 def test_what_stands_above_the_mark_is_kept():
     once = replace_tables("# Mine\n\nProse.\n", "tables\n", "pfdl report x")
     assert once == f"# Mine\n\nProse.\n\n{MARK} `pfdl report x` -->\n\ntables\n"
-    assert replace_tables(once, "others\n", "pfdl report y") == once.replace("tables", "others").replace("x`", "y`")
+    assert replace_tables(once, "others\n", "pfdl report y") == once.replace(
+        "tables", "others"
+    ).replace("x`", "y`")

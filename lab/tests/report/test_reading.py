@@ -13,7 +13,13 @@ def test_finds_runs_in_folders_of_folders_once_each_and_none_within_runs(tmp_pat
     (tmp_path / "loop").symlink_to(tmp_path)
     problems = []
     found = find_runs([tmp_path, tmp_path / "deep" / "er" / "mmads"], problems)
-    assert [run.folder.name for run in found] == ["colored", "images", "mmads", "trained-erm", "trained-pfdl"]
+    assert [run.folder.name for run in found] == [
+        "colored",
+        "images",
+        "mmads",
+        "trained-erm",
+        "trained-pfdl",
+    ]
     assert problems == []
 
 
@@ -27,9 +33,17 @@ def test_what_cannot_be_read_is_named(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     problems = []
-    found = find_runs([tmp_path, tmp_path / "empty", tmp_path / "file", tmp_path / "nowhere"], problems)
+    found = find_runs(
+        [tmp_path, tmp_path / "empty", tmp_path / "file", tmp_path / "nowhere"], problems
+    )
     assert [run.folder.name for run in found] == ["good"]
-    for words in ("pfdl-run-99", "torn", "empty holds no run", "file is not a folder", "nowhere is not a folder"):
+    for words in (
+        "pfdl-run-99",
+        "torn",
+        "empty holds no run",
+        "file is not a folder",
+        "nowhere is not a folder",
+    ):
         assert sum(words in problem for problem in problems) == 1
 
 
@@ -54,7 +68,8 @@ def test_finished_tasks_fill_what_results_do_not_have_yet(tmp_path):
     both[both["seed"] == 0].assign(value=7.0).to_csv(tmp_path / "results.csv", index=False)
     joined = read(run, problems)
     assert len(joined) == len(both)
-    assert set(joined.loc[joined["seed"] == 0, "value"]) == {7.0}  # results.csv goes before the tasks
+    # results.csv goes before the tasks
+    assert set(joined.loc[joined["seed"] == 0, "value"]) == {7.0}
     assert problems == []
 
 

@@ -36,7 +36,11 @@ def row_of(table, header, skip=0):
 
 
 def warnings_of(section):
-    return [block.text for block in section.blocks if isinstance(block, Text) and block.tone == "warning"]
+    return [
+        block.text
+        for block in section.blocks
+        if isinstance(block, Text) and block.tone == "warning"
+    ]
 
 
 def test_an_unfinished_mmads_stands_beside_the_paper_with_what_is_done(tmp_path):
@@ -46,14 +50,22 @@ def test_an_unfinished_mmads_stands_beside_the_paper_with_what_is_done(tmp_path)
     assert warnings_of(section) == ["Unfinished: 2 of 4 tasks are done."]
     errors = tables_of(section)["AE, S ⊥ V (independent)"]
     assert errors.columns == ["n=2000 p=20 r=1.7"]  # what was not run has no column
-    results = pd.read_csv(tmp_path / "results.csv").set_index(["method", "metric"]).sort_index()["value"]
+    results = (
+        pd.read_csv(tmp_path / "results.csv").set_index(["method", "metric"]).sort_index()["value"]
+    )
     ols = results["OLS", "ae"]
-    assert row_of(errors, "OLS")[0] == Number(pytest.approx(ols.mean()), pytest.approx(ols.sem()), 3)
+    assert row_of(errors, "OLS")[0] == Number(
+        pytest.approx(ols.mean()), pytest.approx(ols.sem()), 3
+    )
     headers = [row.header for row in errors.rows]
     assert headers[headers.index("PFDL") + 1] == "in the paper"
-    assert headers[headers.index("Screened OLS") + 1] == "Screened OLS + auxiliary"  # ours is not the paper's
+    # Ours is not the paper's
+    assert headers[headers.index("Screened OLS") + 1] == "Screened OLS + auxiliary"
     assert "Declared: PFDL and the screen" not in tables_of(section)  # its tests need all cells
-    assert f"our screening of columns {results['Screened OLS', 'beta_v_error'].mean():.3f}." in section.finding
+    assert (
+        f"our screening of columns {results['Screened OLS', 'beta_v_error'].mean():.3f}."
+        in section.finding
+    )
 
 
 def test_mmads_prints_the_declared_tests_with_their_holm_p_values(tmp_path):
@@ -62,7 +74,10 @@ def test_mmads_prints_the_declared_tests_with_their_holm_p_values(tmp_path):
     results = pd.read_csv(tmp_path / "results.csv").query("n == 1000 and metric == 'ae'")
     ours = results.pivot_table(index="seed", columns="method", values="value")
     to_rival, to_paper = ours["PFDL"] - ours["OLS"], ours["Screened OLS"] - 0.629
-    for header, gain in (("PFDL − OLS, AE", to_rival), ("Screened OLS − PFDL in the paper, AE", to_paper)):
+    for header, gain in (
+        ("PFDL − OLS, AE", to_rival),
+        ("Screened OLS − PFDL in the paper, AE", to_paper),
+    ):
         cell = row_of(declared, header)[0]
         assert (cell.value, cell.error) == (pytest.approx(gain.mean()), pytest.approx(gain.sem()))
         assert cell.strong == (float(cell.remark.split()[1].strip(",")) <= 0.05)
@@ -76,13 +91,23 @@ def test_colored_digits_say_what_is_missing_and_show_what_is_no_longer_trained(t
     older = results[results["row"] == "irm"].assign(row="irm-pfdl-sgd")
     pd.concat([results, older]).to_csv(tmp_path / "results.csv", index=False)
     section = build(colored_mnist, tmp_path)
-    assert row_of(tables_of(section)["Accuracy in percent at the last step"], "V-REx")[1] == Missing("not run")
+    assert row_of(tables_of(section)["Accuracy in percent at the last step"], "V-REx")[
+        1
+    ] == Missing("not run")
     assert warnings_of(section)[0] == "Unfinished: 2 of 3 rows of the table are done."
-    extras = next(table for caption, table in tables_of(section).items() if caption.startswith("Also measured"))
+    extras = next(
+        table
+        for caption, table in tables_of(section).items()
+        if caption.startswith("Also measured")
+    )
     assert [row.header for row in extras.rows] == ["irm-pfdl-sgd"]
-    write_config(tmp_path / "empty", "colored-mnist", {"digits": "MNIST", "restarts": 10, "rows": None})
+    write_config(
+        tmp_path / "empty", "colored-mnist", {"digits": "MNIST", "restarts": 10, "rows": None}
+    )
     empty = build(colored_mnist, tmp_path / "empty")
-    assert warnings_of(empty) == [f"Unfinished: 0 of {len(COLORED_ROWS)} rows of the table are done."]
+    assert warnings_of(empty) == [
+        f"Unfinished: 0 of {len(COLORED_ROWS)} rows of the table are done."
+    ]
     assert empty.finding == ""
 
 
@@ -90,7 +115,11 @@ def test_trainings_are_compared_in_one_section(tmp_path):
     folders = [
         make_training(tmp_path / "a" / "same"),
         make_training(tmp_path / "b" / "same", objective="erm", epochs=1, evaluated=False),
-        write_config(tmp_path / "fresh", "training", {"training": {"epochs": 9, "patience": 2, "sampler": "groups"}}),
+        write_config(
+            tmp_path / "fresh",
+            "training",
+            {"training": {"epochs": 9, "patience": 2, "sampler": "groups"}},
+        ),
     ]
     (folders[0] / "manifest.json").write_text('{"ratio": "5:1"}')
     (folders[1] / "manifest.json").write_text('{"ratio": null}')
@@ -102,11 +131,26 @@ def test_trainings_are_compared_in_one_section(tmp_path):
     assert cells[0]["best validation (%)"] == Number(30.0)
     assert (cells[0]["test (%)"], cells[0]["worst group, test (%)"]) == (Number(45.0), Number(10.0))
     assert (cells[1]["epochs"], cells[1]["test (%)"]) == ("1 of 3", Missing("not tested"))
-    assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == ("0 of at most 9", Missing("no epoch finished yet"))
-    assert [f"{one['sampler']} {one['ratio']}" for one in cells] == ["shuffle 5:1", "shuffle natural", "groups ?"]
+    assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == (
+        "0 of at most 9",
+        Missing("no epoch finished yet"),
+    )
+    assert [f"{one['sampler']} {one['ratio']}" for one in cells] == [
+        "shuffle 5:1",
+        "shuffle natural",
+        "groups ?",
+    ]
     tested = tables_of(section)["Accuracies in percent on 80 images (test)"]
-    assert [(row.header, row.cells[:2]) for row in tested.rows] == [("a/same", (Number(45.0), Number(10.0)))]
-    assert tested.columns == ["all images", "worst group", "mean over groups", "calibration error"]  # what is known
+    assert [(row.header, row.cells[:2]) for row in tested.rows] == [
+        ("a/same", (Number(45.0), Number(10.0)))
+    ]
+    # What is known
+    assert tested.columns == [
+        "all images",
+        "worst group",
+        "mean over groups",
+        "calibration error",
+    ]
     assert len(tables_of(section)["Accuracy in percent by context"].rows) == 1
     curves = plots_of(section)["R² of g: how much of each feature the others predict"].table
     assert [cell.value for cell in curves.rows[0].cells] == [0.1, 0.2, 0.3]
@@ -114,10 +158,17 @@ def test_trainings_are_compared_in_one_section(tmp_path):
 
 
 def test_evaluations_on_different_images_stand_in_different_tables(tmp_path):
-    folders = [make_training(tmp_path / name, contexts=(), images=images) for name, images in ("ax", "by", "cx")]
+    folders = [
+        make_training(tmp_path / name, contexts=(), images=images)
+        for name, images in ("ax", "by", "cx")
+    ]
     section = trainings.build([read_run(folder) for folder in folders], [])
     assert tables_of(section)["Trainings"].columns[-1] == "worst class, test (%)"
-    tested = [block for block in section.blocks if isinstance(block, Table) and "on 80 images" in block.caption]
+    tested = [
+        block
+        for block in section.blocks
+        if isinstance(block, Table) and "on 80 images" in block.caption
+    ]
     assert [[row.header for row in table.rows] for table in tested] == [["a", "c"], ["b"]]
 
 
@@ -137,18 +188,29 @@ def test_how_a_run_was_made(tmp_path):
     section = reporting.build_sections([run], [])[-1]
     assert '"seed": 4' in section.blocks[3].text
     facts = section.blocks[2].text.splitlines()
-    assert {"git revision: 0123456789abcdef", "GPU: none", "CPU: A fast one", "command: not recorded"} <= set(facts)
+    assert {
+        "git revision: 0123456789abcdef",
+        "GPU: none",
+        "CPU: A fast one",
+        "command: not recorded",
+    } <= set(facts)
 
 
 def test_trainings_say_what_contexts_were_inferred_and_why(tmp_path):
     for name in ("plain", "balanced", "torn"):
         make_training(tmp_path / name)
-    (tmp_path / "balanced" / "contexts.json").write_text(json.dumps({"sentence": "Found 2 contexts, because."}))
+    (tmp_path / "balanced" / "contexts.json").write_text(
+        json.dumps({"sentence": "Found 2 contexts, because."})
+    )
     (tmp_path / "torn" / "contexts.json").write_text("[]")
     problems = []
-    section = trainings.build([read_run(tmp_path / name) for name in ("plain", "balanced", "torn")], problems)
+    section = trainings.build(
+        [read_run(tmp_path / name) for name in ("plain", "balanced", "torn")], problems
+    )
     texts = [block.text for block in section.blocks if isinstance(block, Text)]
     assert "Contexts of balanced. Found 2 contexts, because." in texts
     assert not any("Contexts of plain" in text for text in texts)
-    assert [problem for problem in problems if "torn/contexts.json was left out" in problem] == problems
+    assert [
+        problem for problem in problems if "torn/contexts.json was left out" in problem
+    ] == problems
     assert len(problems) == 1

@@ -1,7 +1,7 @@
 """Work of many small launches on a GPU as one CUDA graph.
 
-Small kernels take less time than Python takes to launch them. After a few calls of one kind the work is recorded, and
-from then on replayed.
+Small kernels take less time than Python takes to launch them. After a few calls of one kind the
+work is recorded, and from then on replayed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Captured:
         """Return what ``work(*inputs)`` returns, on a GPU from a record where there is one.
 
         Args:
-            work: It neither looks at results nor draws random numbers, and depends on its inputs and the settings only.
+            work: It neither looks at results nor draws random numbers, and depends on its inputs
+                and the settings only.
             inputs: Tensors without gradient, on one device.
             settings: What else the work depends on; when they change, it is recorded again.
         """
@@ -44,7 +45,8 @@ class Captured:
         if key not in self._records:
             self._seen[key] = self._seen.get(key, 0) + 1
             if self._seen[key] <= CALLS_BEFORE:
-                return work(*(value.clone() for value in inputs))  # aligned in memory as the record's inputs will be
+                # Aligned in memory as the record's inputs will be
+                return work(*(value.clone() for value in inputs))
             if len(self._records) == MOST_KEPT:
                 self._records.clear()
             self._seen.clear()
@@ -65,6 +67,7 @@ class _Record:
         for kept, value in zip(self.inputs, inputs, strict=True):
             kept.copy_(value)
         self.graph.replay()
-        # The next replay overwrites its results, while losses of several batches may wait for their backward pass.
+        # The next replay overwrites its results, while losses of several batches may wait for their
+        # backward pass.
         parts = torch.split(self.together.clone(), [shape.numel() for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]

@@ -20,7 +20,9 @@ TEMPORARY = ".pfdl-partial-"
 """How the names of files begin that are not whole yet."""
 
 MAX_TEXT = 1 << 26
-"""Bytes. Larger JSON and CSV files are refused unread; the largest table of the paper has about six million."""
+"""Bytes. Larger JSON and CSV files are refused unread; the largest table of the paper has about six
+million.
+"""
 
 SEPARATORS = ",;\t|"
 """What may stand between the cells of a CSV file."""
@@ -28,13 +30,16 @@ SEPARATORS = ",;\t|"
 _SNIFFED_BYTES = 1 << 16
 
 MAX_COLUMNS = 10_000
-"""Wider tables are refused: a file of nothing but commas would otherwise fill the memory with empty columns."""
+"""Wider tables are refused: a file of nothing but commas would otherwise fill the memory with empty
+columns.
+"""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that at any moment either the old one or the whole new one is there.
 
-    A text is written in UTF-8, with its line ends as they stand, so that a hash of the text is a hash of the file.
+    A text is written in UTF-8, with its line ends as they stand, so that a hash of the text is a
+    hash of the file.
 
     Raises:
         OSError: If it cannot be written, as on a full disk; then the old one is there still.
@@ -45,13 +50,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
     """Write files that belong together: if one of them cannot be written, none of them changes.
 
-    Each is written as by :func:`write_atomically`. They are exchanged in their order, so that only a kill between two
-    exchanges can leave the new one of some beside the old one of others.
+    Each is written as by :func:`write_atomically`. They are exchanged in their order, so that only
+    a kill between two exchanges can leave the new one of some beside the old one of others.
 
     Raises:
         OSError: If one cannot be written.
     """
-    # Not tempfile, whose files only their owner may read: results are there to be shared, as the umask allows.
+    # Not tempfile, whose files only their owner may read: results are there to be shared, as the
+    # umask allows.
     new = {path: path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}") for path in contents}
     path = Path()
     try:
@@ -70,29 +76,40 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
         if not isinstance(error, OSError):
             raise
         # It names the file that a user knows, not the temporary one.
-        failure = type(error)(f"{path} cannot be written ({error.strerror or error}); what was there before is left.")
+        failure = type(error)(
+            f"{path} cannot be written ({error.strerror or error}); what was there before is left."
+        )
         failure.errno = error.errno
         raise failure from error
 
 
 def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
-    """Read a regular file of so many bytes at most, and nothing that could make the reader wait or never end.
+    """Read a regular file of so many bytes at most, and nothing that could make the reader wait or
+    never end.
 
     Raises:
         OSError: If it cannot be read.
         ValueError: If it is a folder, a pipe or a device, or has more bytes.
     """
-    if not stat.S_ISREG(path.stat().st_mode):  # before it is opened, because to open a device can set it to work
+    if not stat.S_ISREG(
+        path.stat().st_mode
+    ):  # before it is opened, because to open a device can set it to work
         raise ValueError(f"{path} is not a regular file.")
-    # The file may have been swapped since: without waiting for the other end of a pipe, and looked at once more.
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as stream:
+    # The file may have been swapped since: without waiting for the other end of a pipe, and looked
+    # at once more.
+    with open(
+        path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    ) as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a regular file.")
         if status.st_size > limit:
             raise ValueError(f"{path} has {status.st_size} bytes; more than {limit} are not read.")
-        content = stream.read(status.st_size + 1)  # not the limit, for which memory would be set aside
-    if len(content) > status.st_size:  # it grew meanwhile, or is one of those in /proc that claim to be empty
+        # Not the limit, for which memory would be set aside
+        content = stream.read(status.st_size + 1)
+    if (
+        len(content) > status.st_size
+    ):  # it grew meanwhile, or is one of those in /proc that claim to be empty
         raise ValueError(f"{path} has more than the {status.st_size} bytes that its size says.")
     return content
 
@@ -120,7 +137,9 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
         if path.suffix.lower() == ".parquet":
             table = pd.read_parquet(io.BytesIO(content))
         else:
-            separator = _find_separator(content[:_SNIFFED_BYTES].decode("utf-8-sig", errors="replace"))
+            separator = _find_separator(
+                content[:_SNIFFED_BYTES].decode("utf-8-sig", errors="replace")
+            )
             if (columns := content.partition(b"\n")[0].count(separator.encode()) + 1) > MAX_COLUMNS:
                 raise ValueError(f"it has {columns} columns; more than {MAX_COLUMNS} are not read")
             options = {"sep": separator, "encoding": "utf-8-sig", **options}
@@ -129,17 +148,25 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
                 other = pd.read_csv(io.BytesIO(content), **{"decimal": ",", **options})
                 table = max(table, other, key=lambda one: one.select_dtypes("number").shape[1])
     except ImportError as error:
-        raise ModuleNotFoundError(f"reading {path} needs pyarrow: pip install 'pfdl[parquet]'.") from error
-    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors, some of pyarrow's OSErrors
-        raise ValueError(f"{path} is not a table in UTF-8 with a header ({' '.join(str(error).split())}).") from error
+        raise ModuleNotFoundError(
+            f"reading {path} needs pyarrow: pip install 'pfdl[parquet]'."
+        ) from error
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # pandas' own errors are ValueErrors, some of pyarrow's OSErrors
+        raise ValueError(
+            f"{path} is not a table in UTF-8 with a header ({' '.join(str(error).split())})."
+        ) from error
     return table
 
 
 def _find_separator(start: str) -> str:
-    """Return what stands between the cells of a CSV file that starts so; a last line that is cut off does no harm.
+    """Return what stands between the cells of a CSV file that starts so; a last line that is cut
+    off does no harm.
 
-    It splits the lines into most, and equally many, cells; if nothing does, it is what is most frequent in the header.
-    (``csv.Sniffer`` takes minutes for some texts.)
+    It splits the lines into most, and equally many, cells; if nothing does, it is what is most
+    frequent in the header. (``csv.Sniffer`` takes minutes for some texts.)
     """
     lines = [line for line in start.splitlines()[:50] if line.strip()] or [""]
 

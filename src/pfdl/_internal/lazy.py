@@ -1,4 +1,6 @@
-"""Names that are imported when they are first asked for, because what stands behind them may take seconds."""
+"""Names that are imported when they are first asked for, because what stands behind them may take
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ def lazy_names(
 
     Args:
         package: Its ``__name__``.
-        modules: For each module of the package the public names that it has. No module may have the name of one of
-            these: importing it would put it in the other's place.
+        modules: For each module of the package the public names that it has. No module may have the
+            name of one of these: importing it would put it in the other's place.
         packages: Sub-packages that can be reached as attributes, too.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}

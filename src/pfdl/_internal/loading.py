@@ -1,7 +1,9 @@
-"""Load the states of modules and optimisers whole or not at all; wrong moments can crash the fused kernels of PyTorch.
+"""Load the states of modules and optimisers whole or not at all; wrong moments can crash the fused
+kernels of PyTorch.
 
-One check for all that is loaded, :func:`copy_like`: names, shapes, kinds of numbers, and that every number is finite.
-It serves weights, the moments of any optimiser, and both where parameters are sharded, because states are kept whole.
+One check for all that is loaded, :func:`copy_like`: names, shapes, kinds of numbers, and that every
+number is finite. It serves weights, the moments of any optimiser, and both where parameters are
+sharded, because states are kept whole.
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-NEVER_TAKEN = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
-"""What a group keeps from its own optimiser: which parameters it has, and which implementation runs."""
+NEVER_TAKEN = frozenset(
+    {"params", "param_names", "fused", "foreach", "capturable", "differentiable"}
+)
+"""What a group keeps from its own optimiser: which parameters it has, and which implementation
+runs.
+"""
 
 LARGEST_MOVE = 1e3
-"""How far gradients below 1 may move a parameter in a step: further than in any training that converges."""
+"""How far gradients below 1 may move a parameter in a step: further than in any training that
+converges.
+"""
 
 Group = dict[str, Any]
 States = Mapping[int, Mapping[str, Any]]
@@ -28,8 +36,14 @@ States = Mapping[int, Mapping[str, Any]]
 
 
 def is_plain_tensor(value: object) -> TypeGuard[Tensor]:
-    """Return whether a value is a tensor that has its numbers in memory, as a state must have them."""
-    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_meta or value.is_quantized)
+    """Return whether a value is a tensor that has its numbers in memory, as a state must have
+    them.
+    """
+    return (
+        isinstance(value, Tensor)
+        and value.layout is torch.strided
+        and not (value.is_meta or value.is_quantized)
+    )
 
 
 class AtomicModule(nn.Module):
@@ -38,51 +52,74 @@ class AtomicModule(nn.Module):
     PyTorch alone loads what fits before it reports what does not.
     """
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load a state, all of it or nothing; arguments and result are those of ``nn.Module.load_state_dict``.
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load a state, all of it or nothing; arguments and result are those of
+        ``nn.Module.load_state_dict``.
 
         Raises:
-            RuntimeError, ValueError: If the state does not fit this module; nothing has changed then.
+            RuntimeError, ValueError: If the state does not fit this module; nothing has changed
+                then.
         """
         if not isinstance(state_dict, Mapping):
-            raise ValueError(f"the state is a {type(state_dict).__name__}; give what state_dict() returned.")
+            raise ValueError(
+                f"the state is a {type(state_dict).__name__}; give what state_dict() returned."
+            )
         if not all(isinstance(key, str) for key in state_dict):
-            raise ValueError("the state has keys that are not strings; give what state_dict() returned.")
+            raise ValueError(
+                "the state has keys that are not strings; give what state_dict() returned."
+            )
         before = copy.deepcopy(self.state_dict())
         try:
             return super().load_state_dict(state_dict, strict=strict, assign=assign)
         except BaseException as error:
             super().load_state_dict(before)
-            if isinstance(error, (TypeError, LookupError, AttributeError)):  # nonsense that a part did not expect
-                raise ValueError(f"the state does not fit {type(self).__name__}: {error}.") from error
+            if isinstance(
+                error, (TypeError, LookupError, AttributeError)
+            ):  # nonsense that a part did not expect
+                raise ValueError(
+                    f"the state does not fit {type(self).__name__}: {error}."
+                ) from error
             raise
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Load what ``optimizer.state_dict()`` returned, all of it or nothing; see :func:`checked_optimizer_state`."""
+    """Load what ``optimizer.state_dict()`` returned, all of it or nothing; see
+    :func:`checked_optimizer_state`.
+    """
     optimizer.load_state_dict(checked_optimizer_state(optimizer, state))
 
 
 def checked_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a state that the optimiser can load and step from.
 
-    The state is compared with the one that this optimiser makes itself in a trial step on copies of its parameters. Of
-    a parameter group only the settings that the optimiser has are taken, and none that choose an implementation
-    (``fused``, ``foreach``, ``capturable``, ``differentiable``). A second trial step, from the state, must succeed.
+    The state is compared with the one that this optimiser makes itself in a trial step on copies of
+    its parameters. Of a parameter group only the settings that the optimiser has are taken, and
+    none that choose an implementation (``fused``, ``foreach``, ``capturable``, ``differentiable``).
+    A second trial step, from the state, must succeed.
 
     Args:
-        optimizer: Any optimiser whose ``step()`` needs no closure; its parameters may be sharded. It is not changed.
-        state: Its state, as ``state_dict()`` lays it out, with whole tensors; from a source that need not be trusted.
+        optimizer: Any optimiser whose ``step()`` needs no closure; its parameters may be sharded.
+            It is not changed.
+        state: Its state, as ``state_dict()`` lays it out, with whole tensors; from a source that
+            need not be trusted.
 
     Returns:
-        The state in memory of its own, its tensors whole and laid out as the optimiser lays them out.
+        The state in memory of its own, its tensors whole and laid out as the optimiser lays them
+        out.
 
     Raises:
         ValueError: If the state does not fit.
     """
-    saved, saved_groups = map(state.get, ("state", "param_groups")) if isinstance(state, Mapping) else (None, None)
+    saved, saved_groups = (
+        map(state.get, ("state", "param_groups")) if isinstance(state, Mapping) else (None, None)
+    )
     if not isinstance(saved, Mapping) or not isinstance(saved_groups, (list, tuple)):
-        raise ValueError("the optimiser state is not a mapping with 'state' and 'param_groups'; give a state_dict().")
+        raise ValueError(
+            "the optimiser state is not a mapping with 'state' and 'param_groups'; give a"
+            " state_dict()."
+        )
     own = optimizer.state_dict()
     if len(saved_groups) != len(own["param_groups"]):
         raise ValueError(
@@ -92,10 +129,15 @@ def checked_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> d
     groups = [_with_settings(*pair) for pair in zip(own["param_groups"], saved_groups, strict=True)]
     known = [number for group in groups for number in group["params"]]
     if unknown := saved.keys() - set(known):
-        raise ValueError(f"the optimiser state has values for the parameter {unknown.pop()!r}, which is in no group.")
+        raise ValueError(
+            f"the optimiser state has values for the parameter {unknown.pop()!r}, which is in no"
+            " group."
+        )
     made = _made_by_a_step(optimizer, groups, own["state"]) if saved else {}
     found: dict[int, Any] = {
-        number: copy_like(made.get(number, {}), saved[number], f"parameter {number} of the optimiser state")
+        number: copy_like(
+            made.get(number, {}), saved[number], f"parameter {number} of the optimiser state"
+        )
         for number in known
         if number in saved
     }
@@ -104,15 +146,18 @@ def checked_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> d
 
 
 def copy_like(own: Any, saved: Any, name: str) -> Any:
-    """Return a copy of a saved value if it is of the same kind as one's own: the check of every state.
+    """Return a copy of a saved value if it is of the same kind as one's own: the check of every
+    state.
 
     Args:
-        own: A tensor, a number, a truth value, a string, None, or mappings, lists and tuples of these.
+        own: A tensor, a number, a truth value, a string, None, or mappings, lists and tuples of
+            these.
         saved: The value of a state, from a source that need not be trusted.
         name: What it is, for messages.
 
     Returns:
-        A tensor has the shape, dtype, device and memory layout of the own one; the fused kernels look at no strides.
+        A tensor has the shape, dtype, device and memory layout of the own one; the fused kernels
+        look at no strides.
 
     Raises:
         ValueError: If names, lengths, shapes or kinds of numbers differ, or a number is not finite.
@@ -123,7 +168,9 @@ def copy_like(own: Any, saved: Any, name: str) -> Any:
         if not isinstance(saved, Mapping) or set(saved) != set(own):
             names = sorted(map(str, saved)) if isinstance(saved, Mapping) else _shown(saved)
             raise ValueError(f"{name} has {names}; it must have {sorted(map(str, own))}.")
-        return {key: copy_like(value, saved[key], f"{key!r} of {name}") for key, value in own.items()}
+        return {
+            key: copy_like(value, saved[key], f"{key!r} of {name}") for key, value in own.items()
+        }
     if isinstance(own, (list, tuple)):
         if isinstance(saved, (list, tuple)) and len(saved) == len(own):
             return type(own)(copy_like(a, b, name) for a, b in zip(own, saved, strict=True))
@@ -137,7 +184,10 @@ def _tensor_like(own: Tensor, saved: Any, name: str) -> Tensor:
         raise ValueError(f"{name} is {_shown(saved)}; it must be a tensor with numbers.")
     if saved.shape != own.shape:
         raise ValueError(f"{name} has shape {tuple(saved.shape)}; it must be {tuple(own.shape)}.")
-    if saved.is_floating_point() != own.is_floating_point() or saved.is_complex() != own.is_complex():
+    if (
+        saved.is_floating_point() != own.is_floating_point()
+        or saved.is_complex() != own.is_complex()
+    ):
         raise ValueError(f"{name} has dtype {saved.dtype}; it must be like {own.dtype}.")
     result = _zeros_like(own).copy_(saved.detach())
     if not bool(torch.isfinite(result).all()):
@@ -146,32 +196,50 @@ def _tensor_like(own: Tensor, saved: Any, name: str) -> Tensor:
 
 
 def _with_settings(own: Group, saved: Any) -> Group:
-    """Return a copy of a parameter group with the settings of a saved one, which must have the same parameters."""
+    """Return a copy of a parameter group with the settings of a saved one, which must have the same
+    parameters.
+    """
     if not isinstance(saved, Mapping):
-        raise ValueError(f"a group of the optimiser state is {_shown(saved)}; it must be a mapping.")
-    numbers = copy_like(own["params"], saved.get("params"), "the list of parameters of the optimiser state")
+        raise ValueError(
+            f"a group of the optimiser state is {_shown(saved)}; it must be a mapping."
+        )
+    numbers = copy_like(
+        own["params"], saved.get("params"), "the list of parameters of the optimiser state"
+    )
     if numbers != own["params"]:
-        raise ValueError(f"a group of the optimiser state has the parameters {numbers}, not {own['params']}.")
+        raise ValueError(
+            f"a group of the optimiser state has the parameters {numbers}, not {own['params']}."
+        )
     taken = dict(own)
     for name in own.keys() & saved.keys() - NEVER_TAKEN:
-        taken[name] = copy_like(own[name], saved[name], f"the setting {name!r} of the optimiser state")
+        taken[name] = copy_like(
+            own[name], saved[name], f"the setting {name!r} of the optimiser state"
+        )
         if _is_number(taken[name]) and taken[name] < 0 <= own[name]:
-            raise ValueError(f"the setting {name!r} of the optimiser state is {taken[name]}; it must not be negative.")
+            raise ValueError(
+                f"the setting {name!r} of the optimiser state is {taken[name]}; it must not be"
+                " negative."
+            )
     return taken
 
 
 def _made_by_a_step(optimizer: Optimizer, groups: list[Group], state: States) -> States:
-    """Return what the optimiser keeps for each parameter after a step; some make a part of it when they are built."""
+    """Return what the optimiser keeps for each parameter after a step; some make a part of it when
+    they are built.
+    """
     start = {
-        number: {name: _zeros_like(value) if isinstance(value, Tensor) else value for name, value in moments.items()}
+        number: {
+            name: _zeros_like(value) if isinstance(value, Tensor) else value
+            for name, value in moments.items()
+        }
         for number, moments in state.items()
     }
     try:
         return _trial_step(optimizer, groups, start)[1]
     except Exception as error:
         raise ValueError(
-            f"the state of {type(optimizer).__name__} cannot be checked, because a trial step failed ({error}); "
-            "only optimisers whose step() needs no closure can be loaded."
+            f"the state of {type(optimizer).__name__} cannot be checked, because a trial step"
+            f" failed ({error}); only optimisers whose step() needs no closure can be loaded."
         ) from error
 
 
@@ -184,17 +252,23 @@ def _check_usable(optimizer: Optimizer, groups: list[Group], state: States) -> N
             return  # step() needs a closure, and there is nothing to step from yet
         raise ValueError(f"a trial step with the optimiser state failed ({error}).") from error
     if not all(bool((move.abs() <= LARGEST_MOVE).all()) for move in moves):
-        raise ValueError("a trial step with the optimiser state gives values that are not finite, or far too large.")
+        raise ValueError(
+            "a trial step with the optimiser state gives values that are not finite, or far too"
+            " large."
+        )
 
 
-def _trial_step(optimizer: Optimizer, groups: list[Group], start: States) -> tuple[list[Tensor], States]:
+def _trial_step(
+    optimizer: Optimizer, groups: list[Group], start: States
+) -> tuple[list[Tensor], States]:
     """Take a step from a copy of a state, with parameters and gradients between −1 and 1.
 
     Returns:
         How far each parameter moved, and the state after the step.
     """
     trial = copy.copy(optimizer)
-    # What a subclass keeps besides torch's own; not a step that a scheduler has wrapped, nor what a scaler has planted.
+    # What a subclass keeps besides torch's own; not a step that a scheduler has wrapped, nor what a
+    # scaler has planted.
     others = vars(optimizer).keys() - vars(trial).keys() - {"step", "found_inf", "grad_scale"}
     vars(trial).update({name: getattr(optimizer, name) for name in others})
     trial.state = defaultdict(dict)
@@ -210,12 +284,18 @@ def _trial_step(optimizer: Optimizer, groups: list[Group], start: States) -> tup
             trial.state[scratch] = copy.deepcopy(dict(start[number]))
     type(optimizer).step(trial)
     moves = [scratch.detach() - old for scratch, old in zip(copies, before, strict=True)]
-    return moves, {number: trial.state[scratch] for number, scratch in enumerate(copies) if scratch in trial.state}
+    return moves, {
+        number: trial.state[scratch]
+        for number, scratch in enumerate(copies)
+        if scratch in trial.state
+    }
 
 
 def _zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros laid out as a tensor is; the whole of it where each process holds a part."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).zero_()
+    return torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    ).zero_()
 
 
 def _ramp_like(tensor: Tensor) -> Tensor:

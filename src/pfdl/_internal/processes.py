@@ -1,7 +1,8 @@
-"""The processes that train together under ``torch.distributed``: what one of them says, and what they agree on.
+"""The processes that train together under ``torch.distributed``: what one of them says, and what
+they agree on.
 
-All of this passes through the memory of the hosts, never through a GPU, so no process waits for one. Every process
-must call the same functions in the same order.
+All of this passes through the memory of the hosts, never through a GPU, so no process waits for
+one. Every process must call the same functions in the same order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import torch.distributed as dist
 
 Result = TypeVar("Result")
 _PATIENCE = timedelta(days=1)
-"""How long processes wait for the first, which may infer contexts or test a model; a dead one is noticed sooner."""
+"""How long processes wait for the first, which may infer contexts or test a model; a dead one is
+noticed sooner.
+"""
 
 _host_groups: dict[dist.ProcessGroup, dist.ProcessGroup] = {}
 
@@ -59,7 +62,9 @@ def gather_numbers(*numbers: int) -> list[list[int]]:
 
 
 def gather_objects(value: Result) -> list[Result]:
-    """Return what every process has, in the order of the processes; anything that pickle can hold."""
+    """Return what every process has, in the order of the processes; anything that pickle can
+    hold.
+    """
     if world_size() == 1:
         return [value]
     everyone: list[Any] = [None] * world_size()
@@ -74,7 +79,8 @@ def anybody(flag: bool) -> bool:
 
 @contextmanager
 def report_lost_process() -> Iterator[None]:
-    """Raise OSError, with a sentence, where another process of a training is gone, or one that loads its images.
+    """Raise OSError, with a sentence, where another process of a training is gone, or one that
+    loads its images.
 
     PyTorch raises its own error wherever training happens to be, not only where a batch is read.
     """
@@ -83,14 +89,18 @@ def report_lost_process() -> Iterator[None]:
     except RuntimeError as error:
         if re.search(r"DataLoader worker .*(exited unexpectedly|is killed by signal)", str(error)):
             raise ChildProcessError(
-                "a process that loads images ended unexpectedly, perhaps for want of memory; the same command resumes "
-                "the training. If that happens again, let fewer load (--set workers=0)."
+                "a process that loads images ended unexpectedly, perhaps for want of memory; the"
+                " same command resumes the training. If that happens again, let fewer load (--set"
+                " workers=0)."
             ) from error
-        is_lost = isinstance(error, dist.DistError) or re.search(r"gloo|Connection closed|NCCL", str(error))
+        is_lost = isinstance(error, dist.DistError) or re.search(
+            r"gloo|Connection closed|NCCL", str(error)
+        )
         if world_size() == 1 or not is_lost or isinstance(error, OtherProcessError):
             raise
         raise ConnectionError(
-            f"another process of this training ended, so that process {rank()} stops; the same command resumes it."
+            f"another process of this training ended, so that process {rank()} stops; the same"
+            " command resumes it."
         ) from error
 
 

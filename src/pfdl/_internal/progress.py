@@ -22,10 +22,16 @@ def progress_bar(description: str, console: Console | None) -> Iterator[Callable
         console: Where to draw; None for nowhere.
 
     Yields:
-        What to call with the number of things done and the number of all things. The bar is drawn once the work has
-        taken some seconds, and never where there is no terminal; it is gone when the block ends.
+        What to call with the number of things done and the number of all things. The bar is drawn
+        once the work has taken some seconds, and never where there is no terminal; it is gone when
+        the block ends.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     if console is None or not console.is_terminal:
         yield lambda done, total: None
         return

@@ -1,4 +1,6 @@
-"""Settings as fields of frozen dataclasses: what is written there makes the checks, the command line and its help."""
+"""Settings as fields of frozen dataclasses: what is written there makes the checks, the command
+line and its help.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def setting(
-    default: Any, *, minimum: float | None = None, maximum: float = math.inf, shown: bool = False, short: str = ""
+    default: Any,
+    *,
+    minimum: float | None = None,
+    maximum: float = math.inf,
+    shown: bool = False,
+    short: str = "",
 ) -> Any:
     """Declare a setting, a field of a frozen dataclass whose docstring explains it under ``Args:``.
 
@@ -28,10 +35,14 @@ def setting(
         default: Its value by default.
         minimum: The least number that it can be; None for settings that are no numbers.
         maximum: The largest.
-        shown: Whether commands have an option for it; all other settings are typed as ``--set NAME=VALUE``.
+        shown: Whether commands have an option for it; all other settings are typed as ``--set
+            NAME=VALUE``.
         short: The short form of that option, such as ``"-b"``.
     """
-    return field(default=default, metadata={"minimum": minimum, "maximum": maximum, "shown": shown, "short": short})
+    return field(
+        default=default,
+        metadata={"minimum": minimum, "maximum": maximum, "shown": shown, "short": short},
+    )
 
 
 def check_settings(config: Any) -> None:
@@ -96,7 +107,11 @@ def write_options(config: Any) -> list[str]:
     for one in fields(config):
         value = getattr(config, one.name)
         if isinstance(value, Mapping):
-            pairs = [(f"{part}.{name}", content) for part, inner in value.items() for name, content in inner.items()]
+            pairs = [
+                (f"{part}.{name}", content)
+                for part, inner in value.items()
+                for name, content in inner.items()
+            ]
         else:
             pairs = [(one.name, value)] if value != one.default else []
         for name, content in pairs:

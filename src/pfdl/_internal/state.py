@@ -1,4 +1,6 @@
-"""The state of a training run as one safetensors file: no pickle, so that reading one can never run code."""
+"""The state of a training run as one safetensors file: no pickle, so that reading one can never run
+code.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,14 @@ from pfdl._internal.files import write_atomically
 
 FORMAT = "pfdl-state-1"
 MAX_TREE = 1 << 24
-"""Characters. What stands around the tensors is some thousand in a real state; parsed it takes far more memory."""
+"""Characters. What stands around the tensors is some thousand in a real state; parsed it takes far
+more memory.
+"""
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write nested dictionaries, lists and tuples of tensors, numbers, strings, booleans and None, whole or not at all.
+    """Write nested dictionaries, lists and tuples of tensors, numbers, strings, booleans and None,
+    whole or not at all.
 
     The tensors are those of the safetensors file; everything around them is JSON in its header.
 
@@ -36,7 +41,9 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     save_tensors(path, tensors, {"format": FORMAT, "tree": json.dumps(tree)})
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None
+) -> None:
     """Write tensors, such as the weights of a model, as safetensors, whole or not at all."""
     # save() stores memory as it lies and refuses tensors that share it, so they are copied
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -69,7 +76,14 @@ def load_state(path: Path) -> dict[str, Any]:
         state = _decode(json.loads(header["tree"]), tensors)
         if not isinstance(state, dict):
             raise ValueError(f"it holds a {type(state).__name__}")
-    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        SafetensorError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise ValueError(f"{path} is not a whole training state ({error}).") from error
     return state
 
@@ -83,15 +97,28 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
         name = f"{len(tensors):06d}"
         tensors[name] = value
         return {"tensor": name}
-    if isinstance(value, Mapping):  # as pairs, because optimisers count their parameters with integers
-        return {"dict": [[_encode(key, tensors), _encode(item, tensors)] for key, item in value.items()]}
+    if isinstance(
+        value, Mapping
+    ):  # as pairs, because optimisers count their parameters with integers
+        return {
+            "dict": [[_encode(key, tensors), _encode(item, tensors)] for key, item in value.items()]
+        }
     if isinstance(value, (list, tuple)):
-        return {"tuple" if isinstance(value, tuple) else "list": [_encode(item, tensors) for item in value]}
-    raise TypeError(f"a {type(value).__name__} cannot be part of a training state; only tensors and plain values can.")
+        return {
+            "tuple" if isinstance(value, tuple) else "list": [
+                _encode(item, tensors) for item in value
+            ]
+        }
+    raise TypeError(
+        f"a {type(value).__name__} cannot be part of a training state; only tensors and plain"
+        " values can."
+    )
 
 
 def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Undo :func:`_encode`; each tensor is taken out of ``tensors``, so that no two entries share their memory."""
+    """Undo :func:`_encode`; each tensor is taken out of ``tensors``, so that no two entries share
+    their memory.
+    """
     if not isinstance(value, (dict, list)):
         return value
     if isinstance(value, list) or len(value) != 1:

@@ -9,42 +9,51 @@ from difflib import get_close_matches
 from typing import Any
 
 _BEFORE_FORMULA = re.compile(r"""(^|[;\t|\n])(?=[ "]*[=+@\t-])""")
-"""Where a spreadsheet would find a formula: at the beginning, or behind what may separate cells or end a line."""
+"""Where a spreadsheet would find a formula: at the beginning, or behind what may separate cells or
+end a line.
+"""
 
 
 def printable(text: object) -> str:
-    r"""Return a text whose control characters are written out, so that a name cannot steer the terminal.
+    r"""Return a text whose control characters are written out, so that a name cannot steer the
+    terminal.
 
-    Names of classes, contexts and files come from folders that somebody else may have made. Escape sequences in them
-    could clear the screen, change its title or hide what else is printed; so could marks that reverse the reading
-    direction.
+    Names of classes, contexts and files come from folders that somebody else may have made. Escape
+    sequences in them could clear the screen, change its title or hide what else is printed; so
+    could marks that reverse the reading direction.
 
     Args:
         text: What to show, such as a name.
 
     Returns:
-        The same, with everything that is not printable as ``\x1b``, ``\n`` or the like. Surrogates, which stand for
-        bytes that are no UTF-8, are written out too, because a terminal cannot encode them.
+        The same, with everything that is not printable as ``\x1b``, ``\n`` or the like. Surrogates,
+        which stand for bytes that are no UTF-8, are written out too, because a terminal cannot
+        encode them.
 
     Example:
         >>> print(printable("cat\x1b[2J"))
         cat\x1b[2J
     """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text)
+    )
 
 
 def printable_lines(text: object) -> str:
-    """Return a message of one or more lines with its control characters written out, the line ends excepted."""
+    """Return a message of one or more lines with its control characters written out, the line ends
+    excepted.
+    """
     return "\n".join(map(printable, str(text).split("\n")))
 
 
 def spreadsheet_cell(text: str) -> str:
     """Return a cell of a CSV table for people that a spreadsheet takes for text, not for a formula.
 
-    A spreadsheet computes what begins with ``=``, ``+``, ``-`` or ``@``, and a formula can send what else is in the
-    sheet elsewhere. The apostrophe in front is the spreadsheet's own mark for text. It also goes behind a ``;``, tab or
-    ``|`` in the text: where the list separator is one of these, a cell begins there. A carriage return, which ends a
-    line for spreadsheets but not for Python's CSV writer, becomes a space.
+    A spreadsheet computes what begins with ``=``, ``+``, ``-`` or ``@``, and a formula can send
+    what else is in the sheet elsewhere. The apostrophe in front is the spreadsheet's own mark for
+    text. It also goes behind a ``;``, tab or ``|`` in the text: where the list separator is one of
+    these, a cell begins there. A carriage return, which ends a line for spreadsheets but not for
+    Python's CSV writer, becomes a space.
 
     Example:
         >>> spreadsheet_cell("=1+1"), spreadsheet_cell("a;=1+1"), spreadsheet_cell("a = b")
@@ -67,7 +76,8 @@ def json_or_text(text: str) -> Any:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a guess of which known names a user meant, for the end of a sentence; nothing if none is near.
+    """Return a guess of which known names a user meant, for the end of a sentence; nothing if none
+    is near.
 
     Example:
         >>> did_you_mean("epoch", ["epochs", "seed"]), did_you_mean("colour", ["epochs", "seed"])

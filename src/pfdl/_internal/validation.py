@@ -1,4 +1,6 @@
-"""Checks of what a user passes in. Each error is a sentence: what was wrong, with which value, what would be right."""
+"""Checks of what a user passes in. Each error is a sentence: what was wrong, with which value, what
+would be right.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-_LARGEST = (2 - 2**-23) * 2.0**127  # that float32 can hold; the commands on tables do not wait for PyTorch
+_LARGEST = (
+    2 - 2**-23
+) * 2.0**127  # that float32 can hold; the commands on tables do not wait for PyTorch
 
 
 def resolve_device(name: str) -> str:
@@ -23,14 +27,19 @@ def resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not (name.startswith("cuda") and torch.cuda.is_available()):
-        raise ValueError(f"the device {name!r} is not available here; choose cpu, or cuda on a machine with a GPU.")
+        raise ValueError(
+            f"the device {name!r} is not available here; choose cpu, or cuda on a machine with a"
+            " GPU."
+        )
     return name
 
 
 def check_choice(name: str, value: str, choices: Collection[str]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
     if value not in choices:
-        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(repr, sorted(choices)))}.")
+        raise ValueError(
+            f"{name} is {value!r}; choose one of {', '.join(map(repr, sorted(choices)))}."
+        )
 
 
 def check_count(name: str, value: int, minimum: int) -> None:
@@ -46,23 +55,33 @@ def check_number(name: str, value: float, minimum: float = 0.0, maximum: float =
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}; give a number.")
     if not minimum <= value <= _LARGEST:  # a comparison with NaN is False
-        raise ValueError(f"{name} is {value}; give a finite number of at least {minimum:g}, below 3.4e38.")
+        raise ValueError(
+            f"{name} is {value}; give a finite number of at least {minimum:g}, below 3.4e38."
+        )
     if value > maximum:
         raise ValueError(f"{name} is {value}; give a number from {minimum:g} to {maximum:g}.")
 
 
 def check_matrix(name: str, value: Tensor, num_features: int | None = None) -> None:
-    """Raise unless ``value`` is a floating-point (n, p) tensor, with p = ``num_features`` if that is given."""
+    """Raise unless ``value`` is a floating-point (n, p) tensor, with p = ``num_features`` if that
+    is given.
+    """
     import torch
 
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} is a {type(value).__name__}; give a torch.Tensor of shape (batch, features).")
+        raise TypeError(
+            f"{name} is a {type(value).__name__}; give a torch.Tensor of shape (batch, features)."
+        )
     if value.ndim != 2:
         raise ValueError(
-            f"{name} has shape {tuple(value.shape)}; give (batch, features), for instance after pooling and flatten(1)."
+            f"{name} has shape {tuple(value.shape)}; give (batch, features), for instance after"
+            " pooling and flatten(1)."
         )
     if not value.is_floating_point():
-        raise TypeError(f"{name} has dtype {value.dtype}; give floating-point values, for instance {name}.float().")
+        raise TypeError(
+            f"{name} has dtype {value.dtype}; give floating-point values, for instance"
+            f" {name}.float()."
+        )
     if num_features is not None and value.shape[1] != num_features:
         raise ValueError(
             f"{name} has {value.shape[1]} columns but num_features is {num_features}; "
@@ -73,7 +92,8 @@ def check_matrix(name: str, value: Tensor, num_features: int | None = None) -> N
 def check_features(name: str, value: Tensor, num_features: int | None = None) -> None:
     """Raise unless ``value`` is a batch of embeddings in which a correlation can be measured.
 
-    Finiteness is not looked at here, because on a GPU that look waits for the device: see ``describe_non_finite``.
+    Finiteness is not looked at here, because on a GPU that look waits for the device: see
+    ``describe_non_finite``.
     """
     check_matrix(name, value, num_features)
     if value.shape[1] < 2:
@@ -86,7 +106,9 @@ def check_features(name: str, value: Tensor, num_features: int | None = None) ->
 
 
 def describe_non_finite(name: str, value: Tensor) -> str | None:
-    """Say where ``value`` has its first NaN or infinity; None if it has none. Waits for the device."""
+    """Say where ``value`` has its first NaN or infinity; None if it has none. Waits for the
+    device.
+    """
     finite = value.detach().isfinite()
     if bool(finite.all()):
         return None

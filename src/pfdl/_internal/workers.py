@@ -20,15 +20,17 @@ class WorkerLostError(OSError):
     """A worker process was killed before its task was done."""
 
 
-def run_tasks(function: Function, tasks: Sequence[Task], jobs: int = 1, threads: int = 1) -> Iterator[tuple[Task, Any]]:
+def run_tasks(
+    function: Function, tasks: Sequence[Task], jobs: int = 1, threads: int = 1
+) -> Iterator[tuple[Task, Any]]:
     """Call ``function(**task)`` for every task.
 
     Args:
         function: A function at the top level of a module, or a ``functools.partial`` of one.
         tasks: Keyword arguments of each call.
         jobs: Tasks at a time (joblib's counting: −1 is one for each core).
-        threads: Threads of each task. Tasks that run side by side would fight for cores, and the number of threads can
-            change the last digits of a result.
+        threads: Threads of each task. Tasks that run side by side would fight for cores, and the
+            number of threads can change the last digits of a result.
 
     Yields:
         Each task with what the function returned, in the order in which they finish.
@@ -38,14 +40,18 @@ def run_tasks(function: Function, tasks: Sequence[Task], jobs: int = 1, threads:
     """
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    warnings.filterwarnings("ignore", r"\d+ tasks which were still being processed")  # joblib's, after Ctrl-C
+    # Joblib's, after Ctrl-C
+    warnings.filterwarnings("ignore", r"\d+ tasks which were still being processed")
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     try:
-        yield from parallel(joblib.delayed(_call_for)(os.getpid(), function, task, threads) for task in tasks)
+        yield from parallel(
+            joblib.delayed(_call_for)(os.getpid(), function, task, threads) for task in tasks
+        )
     except TerminatedWorkerError as error:
         raise WorkerLostError(
-            "a worker process was killed, often because the memory did not suffice; what was finished is kept. "
-            "Start the command again with more memory, or with fewer --jobs if it has that option."
+            "a worker process was killed, often because the memory did not suffice; what was"
+            " finished is kept. Start the command again with more memory, or with fewer --jobs if"
+            " it has that option."
         ) from error
 
 
@@ -72,7 +78,9 @@ def _call_for(parent: int, function: Function, task: Task, threads: int) -> tupl
 
 @cache
 def _end_with_parent(parent: int) -> None:
-    """End this worker process when its parent ends; joblib's own would first finish a training of hours."""
+    """End this worker process when its parent ends; joblib's own would first finish a training of
+    hours.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,4 +1,6 @@
-"""What the commands share: options, opening images, testing a model, and the sentence that answers a mistake."""
+"""What the commands share: options, opening images, testing a model, and the sentence that answers
+a mistake.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from pfdl.vision.config import DataOptions
 
 DATA_HELP = (
-    "A folder class/image, class/context/image or context/class/image, with or without train, val and test above it; "
-    "a table with a line per image (.csv, .tsv, .parquet, CelebA's .txt); or the word 'shapes' for the built-in data."
+    "A folder class/image, class/context/image or context/class/image, with or without train, val"
+    " and test above it; a table with a line per image (.csv, .tsv, .parquet, CelebA's .txt); or"
+    " the word 'shapes' for the built-in data."
 )
 DATA = "DIR|TABLE|shapes"
 Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
@@ -35,18 +38,28 @@ def say(what: str) -> None:
 
 @contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Answer a mistake, a missing package, a full disk or Ctrl-C with a sentence; our own mistakes keep a traceback."""
+    """Answer a mistake, a missing package, a full disk or Ctrl-C with a sentence; our own mistakes
+    keep a traceback.
+    """
     try:
         yield
     except KeyboardInterrupt as stopped:  # that of a training says what is saved
-        typer.echo(str(stopped) or "Stopped. What is finished is kept; the same command resumes.", err=True)
+        typer.echo(
+            str(stopped) or "Stopped. What is finished is kept; the same command resumes.", err=True
+        )
         raise typer.Exit(130) from None
     except (ImportError, OSError, ValueError) as error:
         sentence = str(error)
-        if isinstance(error, ModuleNotFoundError) and error.name:  # without a name the sentence is our own
+        if (
+            isinstance(error, ModuleNotFoundError) and error.name
+        ):  # without a name the sentence is our own
             sentence += "; install it, or pfdl[images], which brings all that images need."
-        elif isinstance(error, OSError) and error.strerror:  # without it the sentence is our own, too
-            sentence = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+        elif (
+            isinstance(error, OSError) and error.strerror
+        ):  # without it the sentence is our own, too
+            sentence = (
+                f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+            )
         typer.echo(f"Error: {printable_lines(sentence)}", err=True)
         raise typer.Exit(2) from None
 
@@ -63,7 +76,9 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from pfdl.data import open_images
     from pfdl.data.sources import ImageFiles, describe_bad_images
 
-    source = open_images(data, **{**asdict(options), "columns": options.named_columns()}, like=split)
+    source = open_images(
+        data, **{**asdict(options), "columns": options.named_columns()}, like=split
+    )
     if split is None and isinstance(source, ImageFiles):
         with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
             bad = source.check(show).bad
@@ -72,7 +87,9 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     return source
 
 
-def open_run(run: Path, data: str, options: DataOptions) -> tuple[TrainedModel, Manifest, ContextSource]:
+def open_run(
+    run: Path, data: str, options: DataOptions
+) -> tuple[TrainedModel, Manifest, ContextSource]:
     """Open a trained model, its own split, and images for it, of which bad ones are left out."""
     from pfdl.data import read_manifest
     from pfdl.runs import MANIFEST
@@ -84,7 +101,9 @@ def open_run(run: Path, data: str, options: DataOptions) -> tuple[TrainedModel, 
 
 
 def print_understood(split: Manifest) -> None:
-    """Say in two lines, on standard error, what was understood of the data, and what to know about its split."""
+    """Say in two lines, on standard error, what was understood of the data, and what to know about
+    its split.
+    """
     typer.echo(split.describe(), err=True)
     for note in split.notes:
         typer.echo(f"Note: {note}", err=True)
@@ -106,7 +125,11 @@ def evaluate_and_print(
 
     result = evaluate(trained, source, split, name=name, trained_on=trained_on, device=device)
     path = save_evaluation(trained.folder, result)
-    by = {"dominant ratio of the test set": result.by_ratio, "class": result.by_label, "context": result.by_context}
+    by = {
+        "dominant ratio of the test set": result.by_ratio,
+        "class": result.by_label,
+        "context": result.by_context,
+    }
     for what, shares in by.items():
         if shares:
             table = 100 * pd.DataFrame([shares]).rename(columns=printable)

@@ -16,44 +16,67 @@ from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
-COLOURS = {"yes": typer.colors.RED, "no": typer.colors.GREEN, "cannot tell": typer.colors.BRIGHT_BLACK}
+COLOURS = {
+    "yes": typer.colors.RED,
+    "no": typer.colors.GREEN,
+    "cannot tell": typer.colors.BRIGHT_BLACK,
+}
 
 
 @takes_settings(without=("on_bad_image",))
 def diagnose(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN|TABLE", help="The folder that pfdl train made; or a table of numbers to screen."),
+        typer.Argument(
+            metavar="RUN|TABLE",
+            help="The folder that pfdl train made; or a table of numbers to screen.",
+        ),
     ],
     options: DataOptions,
     data: Annotated[str | None, typer.Argument(metavar=DATA, help=DATA_HELP)] = None,
-    compare: Annotated[Path | None, typer.Option(help="A second run: which of the two relies more?")] = None,
-    target: Annotated[str | None, typer.Option(help="For a table: the column to be predicted.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("diagnosis.html"),
+    compare: Annotated[
+        Path | None, typer.Option(help="A second run: which of the two relies more?")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="For a table: the column to be predicted.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
+        "diagnosis.html"
+    ),
     device: Device = "auto",
 ) -> None:
     """Say whether a model relies on context: yes, no or cannot tell, and a page that shows why.
 
-    A trained model is judged on images that it was not trained on: does it recognise a class less often outside the
-    context that goes with the class in training? Where the images have no contexts, contexts are inferred. The page
-    shows images of each context, of the worst groups and of what is taken for what, validation beside test accuracy,
-    and what to expect if the contexts shift. A table is screened: which columns follow the target only because of how
-    the rows were selected?
+    A trained model is judged on images that it was not trained on: does it recognise a class less
+    often outside the context that goes with the class in training? Where the images have no
+    contexts, contexts are inferred. The page shows images of each context, of the worst groups and
+    of what is taken for what, validation beside test accuracy, and what to expect if the contexts
+    shift. A table is screened: which columns follow the target only because of how the rows were
+    selected?
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro
 
         pfdl diagnose table.csv --target y
     """
     if output.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"the page is HTML: give --output a name that ends in .html, not {output}.")
+        raise ValueError(
+            f"the page is HTML: give --output a name that ends in .html, not {output}."
+        )
     if run.suffix.lower() in TABLE_SUFFIXES:
         if data is not None or compare is not None:
-            raise ValueError(f"{run} is a table: it takes --target and neither images nor --compare.")
+            raise ValueError(
+                f"{run} is a table: it takes --target and neither images nor --compare."
+            )
         _diagnose_table(run, target, output)
     elif target is not None:
-        raise ValueError(f"--target is for a table, and {run} is none: give one of {', '.join(TABLE_SUFFIXES)}.")
+        raise ValueError(
+            f"--target is for a table, and {run} is none: give one of {', '.join(TABLE_SUFFIXES)}."
+        )
     elif data is None:
-        raise ValueError(f"{run} is taken for a run; say where its images are: pfdl diagnose {run} DIR (or shapes).")
+        raise ValueError(
+            f"{run} is taken for a run; say where its images are: pfdl diagnose {run} DIR (or"
+            " shapes)."
+        )
     elif compare is not None and compare.resolve() == run.resolve():
         raise ValueError(f"{run} would be compared with itself; give --compare another run.")
     else:
@@ -61,7 +84,9 @@ def diagnose(
     typer.echo(output)
 
 
-def _diagnose_runs(runs: list[Path], data: str, options: DataOptions, device: str, output: Path) -> None:
+def _diagnose_runs(
+    runs: list[Path], data: str, options: DataOptions, device: str, output: Path
+) -> None:
     from pfdl._internal.validation import resolve_device
     from pfdl.report.diagnosis_page import diagnosis_page
     from pfdl.runs import name_folders

@@ -23,7 +23,8 @@ from pfdl.cli.train import RunOptions, split, train
 from pfdl.vision.config import DataOptions, TrainingConfig
 
 ENTRY_POINTS = "pfdl.commands"
-"""Where a package names commands of its own: each is a function for Typer, or a Typer application."""
+"""Where a package names commands of its own: each is a function for Typer, or a Typer application.
+"""
 
 LABORATORY = ("demo", "report", "reproduce", "study")
 WIDTH = 100
@@ -38,8 +39,8 @@ def list_names(
 ) -> None:
     """List the objectives, backbones or settings of pfdl train that can be named.
 
-    An objective is shown with what it does, what it needs, its settings (--set NAME.SETTING=VALUE) and its paper.
-    Objectives can be joined: irm+pfdl.
+    An objective is shown with what it does, what it needs, its settings (--set NAME.SETTING=VALUE)
+    and its paper. Objectives can be joined: irm+pfdl.
     """
     check_choice("what to list", what, LISTS)
     if what == "backbones":
@@ -47,7 +48,9 @@ def list_names(
 
         lines = list_backbones(pattern)
     else:
-        lines = _in_columns(_describe_objectives() if what == "objectives" else _describe_settings(), pattern)
+        lines = _in_columns(
+            _describe_objectives() if what == "objectives" else _describe_settings(), pattern
+        )
     if not lines:
         raise ValueError(f"no {what} match {pattern!r}; 'pfdl list {what}' shows all.")
     typer.echo("\n".join(lines))
@@ -74,7 +77,11 @@ def _describe_settings() -> dict[str, str]:
         words = describe_settings(kind)
         for one in fields(kind):
             if one.metadata:
-                typed = f"--{one.name.replace('_', '-')}" if one.metadata["shown"] else f"--set {one.name}=VALUE"
+                typed = (
+                    f"--{one.name.replace('_', '-')}"
+                    if one.metadata["shown"]
+                    else f"--set {one.name}=VALUE"
+                )
                 described[one.name] = f"{words[one.name]} Default {one.default}. {typed}"
     return described
 
@@ -84,7 +91,9 @@ def _in_columns(described: dict[str, str], pattern: str) -> list[str]:
     chosen = {name: words for name, words in described.items() if fnmatch.fnmatch(name, pattern)}
     indent = max(map(len, chosen), default=0) + 1
     return [
-        textwrap.fill(words, WIDTH, initial_indent=name.ljust(indent), subsequent_indent=" " * indent)
+        textwrap.fill(
+            words, WIDTH, initial_indent=name.ljust(indent), subsequent_indent=" " * indent
+        )
         for name, words in chosen.items()
     ]
 
@@ -103,7 +112,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 class Commands(typer.core.TyperGroup):
-    """The library's commands, and those of other packages, which are loaded when they are asked for or listed."""
+    """The library's commands, and those of other packages, which are loaded when they are asked for
+    or listed.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
@@ -111,12 +122,17 @@ class Commands(typer.core.TyperGroup):
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a name; None if there is none. Of the laboratory: say how to install it."""
+        """Return the command of a name; None if there is none. Of the laboratory: say how to
+        install it.
+        """
         if cmd_name not in self.commands:
             offered = entry_points(group=ENTRY_POINTS)
             of_name = [entry for entry in offered if entry.name == cmd_name]
             if not of_name and cmd_name in LABORATORY:
-                typer.echo(f"Error: 'pfdl {cmd_name}' belongs to the laboratory: pip install pfdl-lab", err=True)
+                typer.echo(
+                    f"Error: 'pfdl {cmd_name}' belongs to the laboratory: pip install pfdl-lab",
+                    err=True,
+                )
                 raise typer.Exit(2)
             self._join(of_name or offered)  # all, where one that was misspelt may be meant
         return super().get_command(ctx, cmd_name)
@@ -124,7 +140,9 @@ class Commands(typer.core.TyperGroup):
     def _join(self, offered: Iterable[EntryPoint]) -> None:
         """Add commands of other packages; the library's own names are taken."""
         loaded = {entry.name: _load(entry) for entry in offered if entry.name not in self.commands}
-        self.commands.update({name: command for name, command in loaded.items() if command is not None})
+        self.commands.update(
+            {name: command for name, command in loaded.items() if command is not None}
+        )
 
 
 MARKUP: Literal["markdown"] = "markdown"
@@ -150,7 +168,9 @@ def _load(entry: EntryPoint) -> Any:
         add_command(group, entry.name, entry.load())
         return typer.main.get_group(group).commands[entry.name]
     except Exception as error:  # another package's mistake must not take our commands away
-        typer.echo(f"Note: the command {entry.name!r} of {entry.value} cannot be used: {error}", err=True)
+        typer.echo(
+            f"Note: the command {entry.name!r} of {entry.value} cannot be used: {error}", err=True
+        )
         return None
 
 
@@ -165,7 +185,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Partial Feature Decorrelation Learning: train models that hold up where the data shifts."""

@@ -1,4 +1,6 @@
-"""The commands that use a trained model: test it, classify with it, refit its last layer, export it."""
+"""The commands that use a trained model: test it, classify with it, refit its last layer, export
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,20 @@ def evaluate(
     options: DataOptions,
     name: Annotated[
         str | None,
-        typer.Option(help="What to call the evaluation; by default 'test' for the run's own test images, else DATA."),
+        typer.Option(
+            help=(
+                "What to call the evaluation; by default 'test' for the run's own test images, else"
+                " DATA."
+            )
+        ),
     ] = None,
     device: Device = "auto",
 ) -> None:
     """Test a trained model on any images of its classes.
 
-    On the data that it was trained on, the test images of its own split are used; on other data the test set that it
-    has, or else all images. None that the model was trained on is tested. The figures are also written to
-    evaluations/NAME.json in the run folder, beside those of other data.
+    On the data that it was trained on, the test images of its own split are used; on other data the
+    test set that it has, or else all images. None that the model was trained on is tested. The
+    figures are also written to evaluations/NAME.json in the run folder, beside those of other data.
 
         pfdl evaluate runs/erm photos/
 
@@ -56,14 +63,20 @@ def predict(
         list[Path],
         typer.Argument(
             metavar="IMAGES…",
-            help="Image files, folders of them, or tables with a line per image (.csv, .tsv, .parquet, CelebA's .txt).",
+            help=(
+                "Image files, folders of them, or tables with a line per image (.csv, .tsv,"
+                " .parquet, CelebA's .txt)."
+            ),
         ),
     ],
     options: DataOptions,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")] = Path("predictions.csv"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")] = Path(
+        "predictions.csv"
+    ),
     device: Device = "auto",
 ) -> None:
-    """Classify images: a table with the prediction and the probability of each class, a line for each image.
+    """Classify images: a table with the prediction and the probability of each class, a line for
+    each image.
 
     Nothing but the images is read: they need no labels, and folders may be arranged in any way.
 
@@ -100,18 +113,27 @@ def refit(
     run: Run,
     data: Data,
     options: DataOptions,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The new run; by default RUN-refit.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The new run; by default RUN-refit.")
+    ] = None,
     contexts: Annotated[
-        str, typer.Option(help="inferred: found in the images; known: those of the data (class/context/image).")
+        str,
+        typer.Option(
+            help="inferred: found in the images; known: those of the data (class/context/image)."
+        ),
     ] = "inferred",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")
+    ] = 0,
     device: Device = "auto",
 ) -> None:
-    """Refit the last layer of a trained network so that all groups count equally (DFR), as a run of its own.
+    """Refit the last layer of a trained network so that all groups count equally (DFR), as a run of
+    its own.
 
-    A network trained without regard to contexts often has learnt what it needs and uses it badly in its last layer.
-    This takes seconds where training takes hours. DATA is what the run was trained on, and its validation images are
-    refitted on. No test image is used for that; at the end the new run is tested like the old one.
+    A network trained without regard to contexts often has learnt what it needs and uses it badly in
+    its last layer. This takes seconds where training takes hours. DATA is what the run was trained
+    on, and its validation images are refitted on. No test image is used for that; at the end the
+    new run is tested like the old one.
 
         pfdl refit runs/erm photos/
 
@@ -122,13 +144,15 @@ def refit(
     device = resolve_device(device)
     trained, manifest, source = open_run(run, data, options)
     folder = output or trained.folder.with_name(f"{trained.folder.name}-refit")
-    readout, sentence = refit_run(trained, source, manifest, folder, contexts=contexts, device=device, seed=seed)
+    readout, sentence = refit_run(
+        trained, source, manifest, folder, contexts=contexts, device=device, seed=seed
+    )
     typer.echo(printable(sentence), err=True)
     aside = f" ({readout.left_out} groups were too small and left out)" if readout.left_out else ""
     typer.echo(
-        f"Refitted on {readout.samples_per_group} validation images of each group{aside}, 20 draws; penalty "
-        f"C = {readout.strength:g}, chosen by the worst group of held-out halves "
-        f"({100 * readout.held_out_worst:.1f} %).",
+        f"Refitted on {readout.samples_per_group} validation images of each group{aside}, 20 draws;"
+        f" penalty C = {readout.strength:g}, chosen by the worst group of held-out halves"
+        f" ({100 * readout.held_out_worst:.1f} %).",
         err=True,
     )
     if any(name.startswith("test") for name in manifest.set_names):
@@ -139,7 +163,8 @@ def refit(
 def export(
     run: Run,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the files go; by default RUN/export.")
+        Path | None,
+        typer.Option("--output", "-o", help="Where the files go; by default RUN/export."),
     ] = None,
 ) -> None:
     """Write a trained model as ONNX, checked against PyTorch.

@@ -1,4 +1,6 @@
-"""Options that are made from settings: a command that takes a config gets its options, and ``--set`` for the rest."""
+"""Options that are made from settings: a command that takes a config gets its options, and
+``--set`` for the rest.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from pfdl.cli.common import exit_on_user_error
 
 SET = "A further setting; 'pfdl list settings' lists them. Can be given several times."
 IMPORT = (
-    "A file of your own that registers objectives or backbones; also the variable PFDL_IMPORT. Can be given several "
-    "times."
+    "A file of your own that registers objectives or backbones; also the variable PFDL_IMPORT. Can"
+    " be given several times."
 )
 
 
@@ -33,13 +35,18 @@ class _Command(typer.core.TyperCommand):
         except Exception as error:  # Typer's own class for it has moved between versions
             option = getattr(error, "option_name", "")
             if option.startswith("--") and any(one.name == "settings" for one in self.params):
-                hint = f"Settings without an option are given as --set {option[2:]}=VALUE; see 'pfdl list settings'."
+                hint = (
+                    f"Settings without an option are given as --set {option[2:]}=VALUE; see 'pfdl"
+                    " list settings'."
+                )
                 error.message = f"{error.message} {hint}"  # type: ignore[attr-defined]
             raise
 
 
 def add_command(group: typer.Typer, name: str, command: Callable[..., None] | typer.Typer) -> None:
-    """Add a command to a group; its docstring is the help, and a Typer application is a group of commands."""
+    """Add a command to a group; its docstring is the help, and a Typer application is a group of
+    commands.
+    """
     if isinstance(command, typer.Typer):
         group.add_typer(command, name=name)
     else:
@@ -48,21 +55,27 @@ def add_command(group: typer.Typer, name: str, command: Callable[..., None] | ty
 
 
 def takes_settings(
-    *, without: Collection[str] = (), all_shown: bool = False, defaults: Mapping[str, Any] | None = None
+    *,
+    without: Collection[str] = (),
+    all_shown: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Let a command take dataclasses of settings as parameters.
 
-    Settings that are declared as shown become options of the command; ``--set NAME=VALUE`` sets any of them. Mistakes
-    are answered with sentences, and files of one's own imported by ``--import``.
+    Settings that are declared as shown become options of the command; ``--set NAME=VALUE`` sets any
+    of them. Mistakes are answered with sentences, and files of one's own imported by ``--import``.
 
     Args:
         without: Settings that the command does not have.
-        all_shown: Whether all settings become options; the command then has no ``--set``, or one of its own.
+        all_shown: Whether all settings become options; the command then has no ``--set``, or one of
+            its own.
         defaults: Of settings that have another default in this command; they must become options.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters  # typing's hints lose options in Python 3.10
+        own = inspect.signature(
+            command, eval_str=True
+        ).parameters  # typing's hints lose options in Python 3.10
         kinds = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
         parameters = []
         for one in own.values():
@@ -78,7 +91,9 @@ def takes_settings(
 
         @functools.wraps(command)
         @exit_on_user_error()
-        def run(settings: list[str] | None = None, own_files: list[Path] | None = None, **given: Any) -> None:
+        def run(
+            settings: list[str] | None = None, own_files: list[Path] | None = None, **given: Any
+        ) -> None:
             if own_files:
                 add_own_files(own_files)
             configs = read_settings(kinds, given, settings or [], without)
@@ -93,13 +108,22 @@ def takes_settings(
 
 
 def read_settings(
-    kinds: Mapping[str, Any], options: Mapping[str, Any], texts: Sequence[str], without: Collection[str] = ()
+    kinds: Mapping[str, Any],
+    options: Mapping[str, Any],
+    texts: Sequence[str],
+    without: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the configs that a user typed, as options and as ``--set``; ValueError if a name or value is wrong."""
+    """Return the configs that a user typed, as options and as ``--set``; ValueError if a name or
+    value is wrong.
+    """
     homes = {one.name: kind for kind in kinds.values() for one in _settings_of(kind, without)}
     found = {name: value for name, value in options.items() if name in homes}
     typed = split_settings(texts, homes)
-    found |= {name: read_setting(homes[name], name, text) for name, text in typed.items() if "." not in name}
+    found |= {
+        name: read_setting(homes[name], name, text)
+        for name, text in typed.items()
+        if "." not in name
+    }
     parts = {name: text for name, text in typed.items() if "." in name}
     made = {}
     for parameter, kind in kinds.items():
@@ -111,20 +135,28 @@ def read_settings(
 
 
 def split_settings(texts: Sequence[str], known: Collection[str]) -> dict[str, str]:
-    """Return what was typed for each setting, as NAME=VALUE; ValueError unless its name is known or PART.NAME."""
+    """Return what was typed for each setting, as NAME=VALUE; ValueError unless its name is known or
+    PART.NAME.
+    """
     typed: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name if "." in name else name.replace("-", "_")
         if not equals or ("." not in name and name not in known) or name in typed:
-            why = "names it twice" if name in typed else f"give NAME=VALUE, a NAME of {', '.join(sorted(known))}"
+            why = (
+                "names it twice"
+                if name in typed
+                else f"give NAME=VALUE, a NAME of {', '.join(sorted(known))}"
+            )
             raise ValueError(f"--set is {text!r}; {why}{did_you_mean(name, known) or '.'}")
         typed[name] = value
     return typed
 
 
 def read_objective_settings(objective: str, texts: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Turn ``pfdl.weight=0.1`` into a dictionary; names and values are checked before anything is read or trained."""
+    """Turn ``pfdl.weight=0.1`` into a dictionary; names and values are checked before anything is
+    read or trained.
+    """
     from pfdl.objectives import make_objective
 
     parsed: dict[str, dict[str, Any]] = {}
@@ -147,12 +179,18 @@ def _make_options(
     for one in _settings_of(kind, without):
         if one.metadata["shown"] or all_shown:
             long = f"--{one.name.replace('_', '-')}"
-            names = [f"{long}/--no-{long[2:]}" if hints[one.name] is bool else long, one.metadata["short"]]
+            names = [
+                f"{long}/--no-{long[2:]}" if hints[one.name] is bool else long,
+                one.metadata["short"],
+            ]
             option = typer.Option(*filter(None, names), help=words[one.name])
-            kind_here = str if get_origin(hints[one.name]) is Literal else hints[one.name]  # the config checks choices
+            # The config checks choices
+            kind_here = str if get_origin(hints[one.name]) is Literal else hints[one.name]
             made.append(_keyword(one.name, kind_here, option, defaults.get(one.name, one.default)))
     return made
 
 
 def _keyword(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default
+    )

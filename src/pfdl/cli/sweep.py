@@ -30,30 +30,50 @@ def sweep(
         typer.Option(
             "--set",
             metavar="NAME=VALUE,VALUE",
-            help="A setting and the values to try; one value fixes it, LOW..HIGH is a range (with --trials). Names are "
-            "the settings of 'pfdl train' and of objectives: --set objective=erm,pfdl --set pfdl.weight=0.1,1",
+            help=(
+                "A setting and the values to try; one value fixes it, LOW..HIGH is a range (with"
+                " --trials). Names are "
+                "the settings of 'pfdl train' and of objectives: --set objective=erm,pfdl --set"
+                " pfdl.weight=0.1,1"
+            ),
         ),
     ],
     select: Annotated[
-        str, typer.Option(help="Which accuracy chooses: accuracy, worst-class, worst-group or leave-one-context-out.")
+        str,
+        typer.Option(
+            help=(
+                "Which accuracy chooses: accuracy, worst-class, worst-group or"
+                " leave-one-context-out."
+            )
+        ),
     ] = "accuracy",
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Candidates that Optuna proposes; without it every combination is tried.")
+        int | None,
+        typer.Option(
+            min=1, help="Candidates that Optuna proposes; without it every combination is tried."
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of every candidate, on the same seeds.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings of every candidate, on the same seeds.")
+    ] = 3,
     ratio: Annotated[str, typer.Option(help="As in 'pfdl train'.")] = "natural",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Candidates at a time; -1 for one on each core.")] = 1,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path("runs/sweep"),
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Candidates at a time; -1 for one on each core.")
+    ] = 1,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Run folder.")] = Path(
+        "runs/sweep"
+    ),
     device: Device = "auto",
 ) -> None:
     """Try declared settings, and choose one candidate by a declared score on validation images.
 
-    Only the chosen candidate is tested, so that test images choose nothing. An interrupted sweep resumes when started
-    again with the same output folder.
+    Only the chosen candidate is tested, so that test images choose nothing. An interrupted sweep
+    resumes when started again with the same output folder.
 
         pfdl sweep photos/ --set objective=erm,pfdl --set learning-rate=0.1,0.01 --set epochs=20
 
-        pfdl sweep photos/ --set learning-rate=0.001..0.1 --set weight-decay=0.00001..0.01 --trials 20 --jobs 4
+        pfdl sweep photos/ --set learning-rate=0.001..0.1 --set weight-decay=0.00001..0.01 --trials
+        20 --jobs 4
     """
     from rich.console import Console
 
@@ -66,7 +86,9 @@ def sweep(
     source = open_source(data, options, None)
     print_understood(make_split(source, ratio=ratio))
     typer.echo(f"Candidates: {config.number}; seeds: {seeds}.", err=True)
-    results, choice = run(config, source, output, ratio=ratio, device=device, jobs=jobs, console=Console(stderr=True))
+    results, choice = run(
+        config, source, output, ratio=ratio, device=device, jobs=jobs, console=Console(stderr=True)
+    )
     _print(results, choice, select)
     typer.echo(output / "chosen.json")
 
@@ -86,12 +108,16 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]
     for name in space:
         part, dot, _ = name.partition(".")
         if dot and part not in "+".join(objectives).split("+"):
-            raise ValueError(f"--set names {name!r}, but the objective is {' or '.join(objectives)}.")
+            raise ValueError(
+                f"--set names {name!r}, but the objective is {' or '.join(objectives)}."
+            )
     return space
 
 
 def _read_values(name: str, text: str) -> list[Any] | BaseDistribution:
-    """Return the values of one setting, of its own kind; those of an objective's setting are read as JSON."""
+    """Return the values of one setting, of its own kind; those of an objective's setting are read
+    as JSON.
+    """
     from optuna.distributions import FloatDistribution, IntDistribution
 
     read = json_or_text if "." in name else partial(read_setting, TrainingConfig, name)
@@ -99,21 +125,31 @@ def _read_values(name: str, text: str) -> list[Any] | BaseDistribution:
     ends = [read(low), read(high)] if dots else []
     if ends and all(isinstance(end, (int, float)) for end in ends):  # a path may have two dots, too
         if not ends[0] < ends[1]:
-            raise ValueError(f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first.")
+            raise ValueError(
+                f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first."
+            )
         kind = IntDistribution if all(isinstance(end, int) for end in ends) else FloatDistribution
         return kind(low=ends[0], high=ends[1], log=0 < ends[0] <= ends[1] / 10)
     return [read(value) for value in text.split(",")]
 
 
 def _print(results: pd.DataFrame, choice: Mapping[str, Any], select: str) -> None:
-    """Print the validation score of every candidate, best first, and how the chosen one does on test images."""
-    names = {"user_attrs_candidate": "candidate", "value": select, "user_attrs_reason": "failed, because"}
+    """Print the validation score of every candidate, best first, and how the chosen one does on
+    test images.
+    """
+    names = {
+        "user_attrs_candidate": "candidate",
+        "value": select,
+        "user_attrs_reason": "failed, because",
+    }
     seeds = results.filter(like="intermediate_values")
     table = results.rename(columns=names).assign(error=seeds.sem(axis=1), seeds=seeds.count(axis=1))
     columns = [select, "error", "seeds", "candidate", "failed, because"]
     shown = table.sort_values(select, ascending=False, kind="stable").filter(columns)
     typer.echo("On validation images, the mean over the seeds and its standard error (%):")
-    typer.echo(printable_lines(shown.to_string(index=False, float_format="{:.1f}".format, na_rep="")))
+    typer.echo(
+        printable_lines(shown.to_string(index=False, float_format="{:.1f}".format, na_rep=""))
+    )
     typer.echo(f"Chosen: {choice['candidate']}.")
     for test, (mean, error) in choice["test"].items():
         spread = f" ± {error:.1f}" if len(seeds.columns) > 1 else ""

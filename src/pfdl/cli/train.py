@@ -20,14 +20,18 @@ class RunOptions:
     """Where a training runs and what it leaves; none of it is part of what is learnt.
 
     Args:
-        ratio: Such as 5:1: in training, images of the dominant context to images of each other, the rest left out;
-            natural uses all images. For data with contexts and without sets of its own.
+        ratio: Such as 5:1: in training, images of the dominant context to images of each other, the
+            rest left out; natural uses all images. For data with contexts and without sets of its
+            own.
         manifest: A split by 'pfdl split' instead of one from ratio and seed.
         output: Run folder; by default runs/train-BACKBONE-OBJECTIVE-SEED.
         device: cpu or cuda; auto takes a GPU where there is one.
-        devices: Devices on each node, with a process for each; under torchrun or srun, leave it out.
-        strategy: How several devices share the model: ddp, a whole one on each; fsdp, a part on each; auto is ddp.
-        workers: Processes that load images, for each device; 0 is best for data kept in memory (up to 2 GiB).
+        devices: Devices on each node, with a process for each; under torchrun or srun, leave it
+            out.
+        strategy: How several devices share the model: ddp, a whole one on each; fsdp, a part on
+            each; auto is ddp.
+        workers: Processes that load images, for each device; 0 is best for data kept in memory (up
+            to 2 GiB).
         tensorboard: Whether to log for TensorBoard, too, where it is installed.
         export: Whether to write an ONNX file too, where onnxruntime is installed.
     """
@@ -45,15 +49,18 @@ class RunOptions:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.manifest is not None and self.ratio != "natural":
-            raise ValueError(f"the manifest says which image is in which set; leave out the ratio {self.ratio}.")
+            raise ValueError(
+                f"the manifest says which image is in which set; leave out the ratio {self.ratio}."
+            )
 
 
 @takes_settings()
 def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOptions) -> None:
-    """Train a classifier, then test it by class and context, and at dominant ratios where the split has them.
+    """Train a classifier, then test it by class and context, and at dominant ratios where the split
+    has them.
 
-    Data with a test set of its own keeps it; other data is split. The model that is kept is the best on validation
-    images of the training distribution; test images play no part.
+    Data with a test set of its own keeps it; other data is split. The model that is kept is the
+    best on validation images of the training distribution; test images play no part.
     After Ctrl-C or a crash the same command resumes the training.
     With --devices, or under torchrun or srun, several processes train together in one run folder.
 
@@ -116,10 +123,10 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 def _describe(config: TrainingConfig, device: str) -> str:
     """Say what is trained, defaults included."""
     return (
-        f"{config.backbone}, objective {config.objective}, contexts {config.contexts}, sampler {config.sampler}, "
-        f"{config.epochs} epoch{'s' * (config.epochs > 1)} on {device}: images of "
-        f"{config.image_size}×{config.image_size} pixels, batches of {config.batch_size}. "
-        "'pfdl train --help' says how to change it."
+        f"{config.backbone}, objective {config.objective}, contexts {config.contexts}, sampler"
+        f" {config.sampler}, {config.epochs} epoch{'s' * (config.epochs > 1)} on {device}: images"
+        f" of {config.image_size}×{config.image_size} pixels, batches of {config.batch_size}. 'pfdl"
+        " train --help' says how to change it."
     )
 
 
@@ -128,17 +135,25 @@ def split(
     data: Data,
     options: DataOptions,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The manifest, a .csv file; a .json file is written beside it.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="The manifest, a .csv file; a .json file is written beside it."
+        ),
     ] = Path("manifest.csv"),
     ratio: Annotated[str, typer.Option(help=describe_settings(RunOptions)["ratio"])] = "natural",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")] = 0,
-    validation: Annotated[float, typer.Option(help="Share of the training set that is held out.")] = 0.1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the split: sides and dominant contexts.")
+    ] = 0,
+    validation: Annotated[
+        float, typer.Option(help="Share of the training set that is held out.")
+    ] = 0.1,
 ) -> None:
     """Split images into a manifest that others can repeat.
 
-    Data with a test set of its own keeps it; other data is split 60:40, and all images are used. With a ratio, data
-    with contexts is split by the proportional-bias protocol of NICO, which leaves images out. Every file is decoded
-    once and hashed; no picture is in training and in a test, whatever its name.
+    Data with a test set of its own keeps it; other data is split 60:40, and all images are used.
+    With a ratio, data with contexts is split by the proportional-bias protocol of NICO, which
+    leaves images out. Every file is decoded once and hashed; no picture is in training and in a
+    test, whatever its name.
 
         pfdl split photos/ -o manifest.csv --ratio 5:1 --seed 0
     """

@@ -1,4 +1,6 @@
-"""Candidates for contexts, each found in one way from a bounded sample, to be confirmed or rejected afterwards."""
+"""Candidates for contexts, each found in one way from a bounded sample, to be confirmed or rejected
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ STARTS, OTHER_STARTS = 8, 1000
 """How often k-means starts, and how far the seeds of the two halves are apart."""
 
 SETTLED = 0.95
-"""Clusters on which halves of the features agree so well are clearly apart: no other number is wanted."""
+"""Clusters on which halves of the features agree so well are clearly apart: no other number is
+wanted.
+"""
 
 CLUSTERED = 4000
 """Clusters are sought in so many samples; all others are assigned to them."""
@@ -46,11 +50,13 @@ class Candidate:
     """Contexts of samples, by their features and classes.
 
     Attributes:
-        method: The way in which they were found: ``"pooled"`` and ``"within"``, clusters; ``"early"``, the class that a
-            short training predicts is the context, for what is learnt first goes by the context.
+        method: The way in which they were found: ``"pooled"`` and ``"within"``, clusters;
+            ``"early"``, the class that a short training predicts is the context, for what is learnt
+            first goes by the context.
         stability: How well contexts by halves of the features agree.
         assign: From standardised features, shape (n, p), and classes, shape (n,), to contexts.
-        held_out: Of the samples that a short training was fitted to, the prediction by the fit to the others.
+        held_out: Of the samples that a short training was fitted to, the prediction by the fit to
+            the others.
     """
 
     method: str
@@ -60,11 +66,13 @@ class Candidate:
 
 
 def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> Candidate:
-    """Train linear classifiers and take the ridge at which halves of the features agree best on what is wrong.
+    """Train linear classifiers and take the ridge at which halves of the features agree best on
+    what is wrong.
 
-    The agreement is the share, of the samples on which either half errs, on which both give the same wrong class. A
-    context that moves many features misleads a training with any half of them to the same wrong class. On samples that
-    are merely hard, or wrongly labelled, the halves go wrong differently.
+    The agreement is the share, of the samples on which either half errs, on which both give the
+    same wrong class. A context that moves many features misleads a training with any half of them
+    to the same wrong class. On samples that are merely hard, or wrongly labelled, the halves go
+    wrong differently.
     """
     rng = np.random.default_rng(seed)
     classes = int(y.max()) + 1
@@ -74,10 +82,14 @@ def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> Candidate:
     agreement = np.zeros(len(RIDGES))
     for _ in range(HALVINGS):
         halves = np.array_split(rng.permutation(z.shape[1]), 2)
-        one, other = (held_out_predictions(z[:, half], y, fold, weight, classes)[0] for half in halves)
+        one, other = (
+            held_out_predictions(z[:, half], y, fold, weight, classes)[0] for half in halves
+        )
         same = ((one == other) & (one != y)).sum(axis=1)
         agreement += same / ((one != y) | (other != y)).sum(axis=1).clip(min=1) / HALVINGS
-    best = max(row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - EQUALLY_STABLE)
+    best = max(
+        row for row in range(len(RIDGES)) if agreement[row] >= agreement.max() - EQUALLY_STABLE
+    )
 
     def assign(z: FloatArray, y: IndexArray) -> IndexArray:
         scores = np.sum([fit.scores(z, RIDGES[best : best + 1])[0] for fit in fits], axis=0)
@@ -87,35 +99,49 @@ def train_shortly(z: FloatArray, y: IndexArray, seed: int) -> Candidate:
 
 
 def find_clusters(
-    kind: type[Clustering], z: FloatArray, y: IndexArray, *, number: int | None, least: float, seed: int
+    kind: type[Clustering],
+    z: FloatArray,
+    y: IndexArray,
+    *,
+    number: int | None,
+    least: float,
+    seed: int,
 ) -> Iterator[Candidate]:
-    """Find the number of clusters on which halves of the features agree best, and larger ones on which they agree well.
+    """Find the number of clusters on which halves of the features agree best, and larger ones on
+    which they agree well.
 
-    Where the halves agree almost fully, clusters are clearly apart and larger numbers would only cut them up. Elsewhere
-    they shade into each other, and the best number is often too small: two parts of PACS are found more surely than its
-    four styles. Then larger numbers on which halves agree better than on one cluster less or more are of use, too.
+    Where the halves agree almost fully, clusters are clearly apart and larger numbers would only
+    cut them up. Elsewhere they shade into each other, and the best number is often too small: two
+    parts of PACS are found more surely than its four styles. Then larger numbers on which halves
+    agree better than on one cluster less or more are of use, too.
 
     Args:
         kind: Clusters over all samples or within classes.
         z: Standardised features, shape (n, p).
         y: The classes, shape (n,).
         number: The number of clusters, if it is known.
-        least: Agreement below which clusters are of no use; a number that cannot reach it is given up early.
+        least: Agreement below which clusters are of no use; a number that cannot reach it is given
+            up early.
         seed: Seed of the halves and of k-means.
 
     Yields:
-        The clusters on which halves agree best, then those of larger numbers, the largest first, which take longer.
+        The clusters on which halves agree best, then those of larger numbers, the largest first,
+        which take longer.
     """
     rng = np.random.default_rng(seed)
     random_state = int(rng.integers(2**31))
     distinct = len({row.tobytes() for row in z})
-    numbers = [number] if number is not None else [one for one in NUMBERS if one <= max(distinct, 2)]
+    numbers = (
+        [number] if number is not None else [one for one in NUMBERS if one <= max(distinct, 2)]
+    )
     halves = [np.array_split(rng.permutation(z.shape[1]), 2) for _ in range(HALVINGS)]
     parts = [[kind(z[:, half], y) for half in pair] for pair in halves]
 
     @cache
     def agreement(pair: int, candidate: int, starts: int) -> float:
-        found = [  # from starts of their own, or both halves would end in the same poor optimum and agree on it
+        # from starts of their own, or both halves would end in the same poor optimum and agree on
+        # it
+        found = [
             model.fit(candidate, random_state + OTHER_STARTS * side, starts).own
             for side, model in enumerate(parts[pair])
         ]
@@ -153,8 +179,9 @@ def find_clusters(
 def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArray:
     """Choose samples in which every context has some weight.
 
-    Half of them are samples that a short training gets wrong, as far as there are so many, because rare groups are
-    among these; the rest is drawn from all, the same number from every class as far as it goes.
+    Half of them are samples that a short training gets wrong, as far as there are so many, because
+    rare groups are among these; the rest is drawn from all, the same number from every class as far
+    as it goes.
 
     Args:
         y: The classes, shape (m,).
@@ -171,12 +198,15 @@ def rows_to_cluster(y: IndexArray, suspected: IndexArray, seed: int) -> IndexArr
 
 
 def stratified_rows(group: IndexArray, most: int, rng: np.random.Generator) -> IndexArray:
-    """Draw at most so many samples, the same number of every group as far as it has them; sorted."""
+    """Draw at most so many samples, the same number of every group as far as it has them;
+    sorted.
+    """
     if len(group) <= most:
         return np.arange(len(group))
     order = rng.permutation(len(group))
     order = order[np.argsort(group[order], kind="stable")]
     sizes = np.bincount(group)
-    rank = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # 0, 1, … within each group
+    # 0, 1, … within each group
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     by_rank = np.argsort(rank, kind="stable")[:most]
     return np.sort(order[by_rank])

@@ -32,7 +32,8 @@ SingleArray: TypeAlias = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Contexts by distance: a sample z of class y is in the context k whose centre a_y + b_k is nearest.
+    """Contexts by distance: a sample z of class y is in the context k whose centre a_y + b_k is
+    nearest.
 
     Attributes:
         projection: From standardised features to the coordinates z, shape (p, q).
@@ -49,13 +50,16 @@ class Clusters:
     def assign(self, standardised: FloatArray, y: IndexArray) -> IndexArray:
         """Return the context of each sample, shape (n,)."""
         rest = standardised @ self.projection - self.of_class[y]
-        return np.asarray(((self.of_context**2).sum(axis=1) - 2 * rest @ self.of_context.T).argmin(axis=1))
+        return np.asarray(
+            ((self.of_context**2).sum(axis=1) - 2 * rest @ self.of_context.T).argmin(axis=1)
+        )
 
 
 class PooledClusters:
     """Seek clusters over all samples, whatever their class.
 
-    They are contexts if what surrounds the object varies more than the object does, as a colour that fills the image.
+    They are contexts if what surrounds the object varies more than the object does, as a colour
+    that fills the image.
     """
 
     name = "pooled"
@@ -79,19 +83,23 @@ class PooledClusters:
 class WithinClusters:
     """Seek groups within classes, in what features predict of each other there.
 
-    Hypothesis: a feature has a part from the class and a part from the context, and a context moves many features
-    together. So what features predict of each other within a class is the context's part. Each feature is predicted
-    from all the others, with every class at its own mean; then contexts are sought such that
+    Hypothesis: a feature has a part from the class and a part from the context, and a context moves
+    many features together. So what features predict of each other within a class is the context's
+    part. Each feature is predicted from all the others, with every class at its own mean; then
+    contexts are sought such that
 
         predicted part = a part of the class + a part of the context + a rest as small as possible.
 
-    Fitting both parts at once matters: the mean of a class that mostly stands in one context is also that context's.
+    Fitting both parts at once matters: the mean of a class that mostly stands in one context is
+    also that context's.
     """
 
     name = "within"
 
     def __init__(self, standardised: FloatArray, y: IndexArray) -> None:
-        predict = predict_left_out(standardised[:: -(-len(y) // FITTED)], y[:: -(-len(y) // FITTED)]).coefficients
+        predict = predict_left_out(
+            standardised[:: -(-len(y) // FITTED)], y[:: -(-len(y) // FITTED)]
+        ).coefficients
         if not predict.size:  # within classes nothing varies: all samples at one point
             predict = np.zeros((standardised.shape[1], 1))
         self._projection = predict @ _principal(standardised @ predict)
@@ -101,9 +109,13 @@ class WithinClusters:
         self._y = y
 
     def fit(self, number: int, seed: int, starts: int) -> Clusters:
-        """Return the best of several fits, from clusters within classes and from clusters of all samples."""
+        """Return the best of several fits, from clusters within classes and from clusters of all
+        samples.
+        """
         fits = [
-            two_way(self._z, self._y, _k_means(beginning, number, seed + start, 1, 10).labels_, number)
+            two_way(
+                self._z, self._y, _k_means(beginning, number, seed + start, 1, 10).labels_, number
+            )
             for start in range(min(MOST_STARTS, starts))
             for beginning in self._beginnings
         ]
@@ -120,8 +132,8 @@ def two_way(
 ) -> tuple[float, SingleArray, SingleArray, IndexArray]:
     """Minimise Σ ‖z_i − a_y(i) − b_g(i)‖² over a, b and g by turns, from a first g.
 
-    The means a and b follow from sums over classes, over contexts and the counts of both, which are small; so a turn
-    passes over the samples twice, for the sums and for the distances.
+    The means a and b follow from sums over classes, over contexts and the counts of both, which are
+    small; so a turn passes over the samples twice, for the sums and for the distances.
 
     Returns:
         The sum, a of shape (classes, q), b of shape (number, q) and g of shape (n,).
@@ -135,11 +147,15 @@ def two_way(
     for _ in range(MOST_TURNS):
         of_group = np.eye(number, dtype=z.dtype)[group]
         group_sums, counts = of_group.T @ z, of_class.T @ of_group
-        # Least squares for b, with a as it follows from b; only differences between contexts are determined.
+        # Least squares for b, with a as it follows from b; only differences between contexts are
+        # determined.
         within = np.diag(counts.sum(axis=0)) - counts.T @ (counts / class_sizes)
-        b = np.linalg.lstsq(within, group_sums - counts.T @ (class_sums / class_sizes), rcond=1e-5)[0]
+        b = np.linalg.lstsq(within, group_sums - counts.T @ (class_sums / class_sizes), rcond=1e-5)[
+            0
+        ]
         a = (class_sums - counts @ b) / class_sizes
-        distance = z @ (-2 * b.T) + (2 * a @ b.T + (b**2).sum(axis=1))[y]  # less what is the same for all contexts
+        # Less what is the same for all contexts
+        distance = z @ (-2 * b.T) + (2 * a @ b.T + (b**2).sum(axis=1))[y]
         before, group = group, distance.argmin(axis=1)
         constant = squared + float((class_sizes * a**2 - 2 * class_sums * a).sum())
         missed = constant + float(distance[rows, group].sum(dtype=np.float64))
@@ -149,17 +165,26 @@ def two_way(
 
 
 def _k_means(z: SingleArray, number: int, seed: int, starts: int, most_turns: int) -> KMeans:
-    """Run k-means from centres by k-means++, which scikit-learn draws in most of the time that it takes here."""
+    """Run k-means from centres by k-means++, which scikit-learn draws in most of the time that it
+    takes here.
+    """
     rng = np.random.default_rng(seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: some stay empty
+        # Fewer distinct points than clusters: some stay empty
+        warnings.simplefilter("ignore", ConvergenceWarning)
         return KMeans(
-            number, init=lambda x, k, random_state: _spread_out(x, k, rng), n_init=starts, max_iter=most_turns, tol=1e-3
+            number,
+            init=lambda x, k, random_state: _spread_out(x, k, rng),
+            n_init=starts,
+            max_iter=most_turns,
+            tol=1e-3,
         ).fit(z)
 
 
 def _spread_out(z: SingleArray, number: int, rng: np.random.Generator) -> SingleArray:
-    """Draw samples as centres, each in proportion to its squared distance from the nearest drawn before (k-means++)."""
+    """Draw samples as centres, each in proportion to its squared distance from the nearest drawn
+    before (k-means++).
+    """
     squares = np.einsum("ij,ij->i", z, z)
     centers = [z[int(rng.integers(len(z)))]]
     nearest = np.full(len(z), np.inf, dtype=np.float32)
@@ -179,7 +204,9 @@ def _principal(z: FloatArray) -> FloatArray:
 
 
 def _separation(z: SingleArray, centers: SingleArray) -> float:
-    """Return the mean of (other − own) / other, of the distances to the nearest and to the next nearest centre."""
+    """Return the mean of (other − own) / other, of the distances to the nearest and to the next
+    nearest centre.
+    """
     nearest = np.partition(pairwise_distances(z, centers), 1, axis=1)[:, :2]
     own, other = nearest[:, 0], nearest[:, 1]
     return float(np.mean((other - own) / np.where(other > 0, other, 1.0)))

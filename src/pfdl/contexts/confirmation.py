@@ -1,4 +1,6 @@
-"""Whether contexts are to be believed: stable, associated with the class, and such that balancing them helps."""
+"""Whether contexts are to be believed: stable, associated with the class, and such that balancing
+them helps.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +17,36 @@ SPLITS = 3
 """Random halvings of the samples over which held-out accuracies are averaged."""
 
 LEAST_GAIN, LEAST_GAIN_WITHIN = 0.02, 0.01
-"""A gain in the held-out accuracy, averaged over groups, that matters. Where class and context are independent,
-features that hold nothing of the class but its context leave any training at chance: then nothing is gained. Within
-classes half of it is enough, for clusters there cannot be classes that look alike."""
+"""A gain in the held-out accuracy, averaged over groups, that matters. Where class and context are
+independent, features that hold nothing of the class but its context leave any training at chance:
+then nothing is gained. Within classes half of it is enough, for clusters there cannot be classes
+that look alike."""
 
 ERRORS_SURE = 3.0
-"""That the gain is no larger than that must be refuted by so many standard errors, over the same samples, and so must
-be that a short training is as good in unusual groups as in usual ones: by chance one in 700 passes. The size that
-matters was chosen on 16 splits of PACS with features of a pretrained network (gains less three errors, within classes:
-at least 1 point in 13) and on data without contexts: its single styles, made-up features, and clothes (mostly less)."""
+"""That the gain is no larger than that must be refuted by so many standard errors, over the same
+samples, and so must be that a short training is as good in unusual groups as in usual ones: by
+chance one in 700 passes. The size that matters was chosen on 16 splits of PACS with features of a
+pretrained network (gains less three errors, within classes: at least 1 point in 13) and on data
+without contexts: its single styles, made-up features, and clothes (mostly less)."""
 
 CHANCE = 1e-3
-"""Contexts are associated with the class if independent ones would look so with a smaller probability."""
+"""Contexts are associated with the class if independent ones would look so with a smaller
+probability.
+"""
 
 LEAST_UNUSUAL = 10
 """With fewer samples in unusual groups nothing can be measured there."""
 
 STRAYS, LEAST_SHARED = 5, 2 / 3
-"""A context is shared if more than half of the classes have samples in it, so many of them beside those of its most
-frequent class. At least this share of all samples must be in shared ones: what one class alone has is a kind of that
-class, not a context, and kinds of two classes may look alike by chance."""
+"""A context is shared if more than half of the classes have samples in it, so many of them beside
+those of its most frequent class. At least this share of all samples must be in shared ones: what
+one class alone has is a kind of that class, not a context, and kinds of two classes may look alike
+by chance."""
 
 WHOLE_GROUP = 10
-"""Groups count equally in the average, those with fewer samples in proportion: one sample says little about a group."""
+"""Groups count equally in the average, those with fewer samples in proportion: one sample says
+little about a group.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,10 +57,13 @@ class Trial:
         method: The way: ``"pooled"``, ``"within"`` or ``"early"``.
         number: How many contexts it found.
         stability: How well contexts by two random halves of the features agree, 1 if fully.
-        association: Cramér's V of context and class: 0 if independent, 1 if one follows from the other.
+        association: Cramér's V of context and class: 0 if independent, 1 if one follows from the
+            other.
         usual: Held-out accuracy of a short training in usual groups; NaN where it was not measured.
-        unusual: The same in unusual groups: a class in a context that it has less often than other classes.
-        average: The same, averaged over all groups: the accuracy if class and context were independent.
+        unusual: The same in unusual groups: a class in a context that it has less often than other
+            classes.
+        average: The same, averaged over all groups: the accuracy if class and context were
+            independent.
         balanced_average: The same as ``average`` if the training draws all groups equally often.
         gain: What balancing adds to the average.
         gain_error: The standard error of the gain.
@@ -91,7 +103,8 @@ def confirm(
         z: Standardised features of the samples to judge by, shape (m, p).
         y: Their classes, shape (m,).
         context: Their contexts, shape (m,).
-        counts: Samples of each class in each context, of all data, shape (classes, contexts); by default these are all.
+        counts: Samples of each class in each context, of all data, shape (classes, contexts); by
+            default these are all.
         seed: Seed of the halvings.
     """
     counts = group_table(y, context) if counts is None else counts
@@ -100,15 +113,20 @@ def confirm(
         return replace(trial, reason="they are all one")
     association, chance = cramers_v(counts)
     unusual = ~usual_groups(counts)[y, context]
-    trial = replace(trial, association=association, reason=_objection(counts, association, chance, unusual))
+    trial = replace(
+        trial, association=association, reason=_objection(counts, association, chance, unusual)
+    )
     if trial.reason:
         return trial
-    # All that a short training gets wrong counts as one group: that a longer training is better in each of these groups
-    # follows from how they were made, and says nothing of contexts.
-    share = average_shares(unusual.astype(np.intp) if method == "early" else y * counts.shape[1] + context)
+    # All that a short training gets wrong counts as one group: that a longer training is better in
+    # each of these groups follows from how they were made, and says nothing of contexts.
+    share = average_shares(
+        unusual.astype(np.intp) if method == "early" else y * counts.shape[1] + context
+    )
     least = LEAST_GAIN_WITHIN if method == "within" else LEAST_GAIN
     plain, balanced = _short_trainings(z, y, context, counts, share, least, seed)
-    best = int(np.argmax(((balanced - plain) @ share)[:-1]))  # the shortest is too short: there anything seems to help
+    # The shortest is too short: there anything seems to help
+    best = int(np.argmax(((balanced - plain) @ share)[:-1]))
     before, after = plain[best], balanced[best]
     trial = replace(
         trial,
@@ -119,32 +137,40 @@ def confirm(
         gain=float((after - before) @ share),
         gain_error=_standard_error(after - before, share, unusual),
     )
-    misled_error = float(np.sqrt(sum(before[part].var() / part.sum() for part in (unusual, ~unusual))))
+    misled_error = float(
+        np.sqrt(sum(before[part].var() / part.sum() for part in (unusual, ~unusual)))
+    )
     needed = least + ERRORS_SURE * trial.gain_error
     averaged = f"averaged over {'usual and unusual ' if method == 'early' else ''}groups"
     if trial.usual - trial.unusual < ERRORS_SURE * misled_error:
         reason = (
-            f"a short training is not misled by them: it gets {100 * trial.unusual:.0f} % right in unusual groups "
-            f"and {100 * trial.usual:.0f} % in usual"
+            f"a short training is not misled by them: it gets {100 * trial.unusual:.0f} % right in"
+            f" unusual groups and {100 * trial.usual:.0f} % in usual"
         )
     elif trial.gain < needed:
         reason = (
-            f"balancing them changes the held-out accuracy, {averaged}, by {100 * trial.gain:+.1f} ± "
-            f"{100 * trial.gain_error:.1f} points, and {100 * needed:.1f} are needed"
+            f"balancing them changes the held-out accuracy, {averaged}, by {100 * trial.gain:+.1f}"
+            f" ± {100 * trial.gain_error:.1f} points, and {100 * needed:.1f} are needed"
         )
     else:
         return replace(
             trial,
             accepted=True,
-            reason=f"halves of the features agree on them ({stability:.2f}), they go with the class (Cramér's V "
-            f"{association:.2f}), a short training is misled by them ({100 * trial.usual:.0f} % of held-out samples "
-            f"right in usual groups, {100 * trial.unusual:.0f} % in unusual), and drawing all groups equally often "
-            f"helps ({averaged}, {100 * trial.balanced_average:.0f} % instead of {100 * trial.average:.0f} %)",
+            reason=(
+                f"halves of the features agree on them ({stability:.2f}), they go with the class"
+                f" (Cramér's V {association:.2f}), a short training is misled by them"
+                f" ({100 * trial.usual:.0f} % of held-out samples right in usual groups,"
+                f" {100 * trial.unusual:.0f} % in unusual), and drawing all groups equally often"
+                f" helps ({averaged}, {100 * trial.balanced_average:.0f} % instead of"
+                f" {100 * trial.average:.0f} %)"
+            ),
         )
     return replace(trial, reason=reason)
 
 
-def _objection(counts: NDArray[np.int64], association: float, chance: float, unusual: NDArray[np.bool_]) -> str:
+def _objection(
+    counts: NDArray[np.int64], association: float, chance: float, unusual: NDArray[np.bool_]
+) -> str:
     """Say what of the counts alone speaks against contexts; empty if nothing does."""
     if chance > CHANCE:
         return f"they do not go with the class (Cramér's V {association:.2f})"
@@ -158,7 +184,9 @@ def _objection(counts: NDArray[np.int64], association: float, chance: float, unu
 
 
 def cramers_v(counts: NDArray[Any]) -> tuple[float, float]:
-    """Return Cramér's V of a table of counts, and the chance of so large a χ² under independence."""
+    """Return Cramér's V of a table of counts, and the chance of so large a χ² under
+    independence.
+    """
     from scipy.stats import chi2_contingency
 
     table = counts[counts.sum(axis=1) > 0][:, counts.sum(axis=0) > 0]
@@ -170,7 +198,9 @@ def cramers_v(counts: NDArray[Any]) -> tuple[float, float]:
 
 
 def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for each class and context whether the class has this context more often than all classes together."""
+    """Return for each class and context whether the class has this context more often than all
+    classes together.
+    """
     of_class, of_context = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
     return np.asarray(counts * counts.sum() > of_class * of_context)
 
@@ -182,7 +212,9 @@ def average_shares(group: IndexArray) -> FloatArray:
 
 
 def _standard_error(change: FloatArray, share: FloatArray, unusual: NDArray[np.bool_]) -> float:
-    """Return the standard error of an average; usual and unusual groups each vary about a mean of their own."""
+    """Return the standard error of an average; usual and unusual groups each vary about a mean of
+    their own.
+    """
     rest = change.copy()
     for part in (unusual, ~unusual):
         rest[part] -= np.average(change[part], weights=share[part])
@@ -198,19 +230,23 @@ def _short_trainings(
     least: float,
     seed: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how often a training gets each held-out sample right, plain and with equal groups, shape (ridges, m).
+    """Return how often a training gets each held-out sample right, plain and with equal groups,
+    shape (ridges, m).
 
     Where balancing gains less than ``least`` in the first halvings, the others are left out.
     """
     classes, number = counts.shape
-    # Of a group of which only some samples are here, each stands for several: plain training has the true shares.
+    # Of a group of which only some samples are here, each stands for several: plain training has
+    # the true shares.
     stands_for = counts[y, context] / group_table(y, context)[y, context]
     weights = stands_for / counts.sum(axis=1)[y], equal_groups(y, context)
     rng = np.random.default_rng(seed)
     right = []
     for _ in range(SPLITS):
         fold = spread(y * number + context, rng)
-        right.append([held_out_predictions(z, y, fold, weight, classes)[0] == y for weight in weights])
+        right.append(
+            [held_out_predictions(z, y, fold, weight, classes)[0] == y for weight in weights]
+        )
         before, after = np.mean(right, axis=0)
         if ((after - before) @ share)[:-1].max() < least:
             break

@@ -1,4 +1,6 @@
-"""Accuracy by class, by context and by group (one class in one context): the one place where it is computed."""
+"""Accuracy by class, by context and by group (one class in one context): the one place where it is
+computed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class GroupAccuracy:
 
     @property
     def name(self) -> str:
-        """Return what the group is called: ``cow in grass``; numbers are explained, ``class 0 in context 1``.
+        """Return what the group is called: ``cow in grass``; numbers are explained, ``class 0 in
+        context 1``.
 
         Example:
             >>> GroupAccuracy("0", "1", 0.5, 10).name
@@ -39,8 +42,8 @@ class GroupAccuracy:
     def variance(self) -> float:
         """Return the squared standard error of the accuracy.
 
-        It is counted with one more right and one more wrong answer, so that ten right ones of ten are not taken for
-        certainty.
+        It is counted with one more right and one more wrong answer, so that ten right ones of ten
+        are not taken for certainty.
         """
         count = self.samples + 2
         share = (self.accuracy * self.samples + 1) / count
@@ -55,8 +58,8 @@ class Accuracies:
         overall: Of all samples, each counted once.
         by_label: For each class.
         by_context: For each context; empty if none are known.
-        groups: For each class in each context, in the order of their names; without contexts for each class, in "".
-            Groups with too few samples may have been left out.
+        groups: For each class in each context, in the order of their names; without contexts for
+            each class, in "". Groups with too few samples may have been left out.
         worst_group: The one with the lowest accuracy; of equal ones, the one with the most samples.
     """
 
@@ -68,12 +71,15 @@ class Accuracies:
 
     @property
     def average_over_groups(self) -> float:
-        """Return the mean of the groups' accuracies: every group counts the same, however few samples it has."""
+        """Return the mean of the groups' accuracies: every group counts the same, however few
+        samples it has.
+        """
         return float(np.mean([group.accuracy for group in self.groups]))
 
     @property
     def worst_then_average(self) -> tuple[float, float]:
-        """Return what models are ordered by if their worst group matters: it, then the average over groups.
+        """Return what models are ordered by if their worst group matters: it, then the average over
+        groups.
 
         The worst of small groups is often at 0 for all of them.
         """
@@ -86,7 +92,8 @@ class Accuracies:
             mixture: The proportions, for instance those of the training set.
 
         Returns:
-            The weighted mean of the groups' accuracies; NaN if a group of the mixture has not been tested.
+            The weighted mean of the groups' accuracies; NaN if a group of the mixture has not been
+            tested.
         """
         tested = {(group.label, group.context): group.accuracy for group in self.groups}
         if not mixture or any(key not in tested for key, share in mixture.items() if share):
@@ -95,7 +102,9 @@ class Accuracies:
         return float(sum(share * tested[key] for key, share in mixture.items() if share) / total)
 
 
-def count_groups(labels: NDArray[Any], contexts: NDArray[Any] | None) -> dict[tuple[Any, Any], float]:
+def count_groups(
+    labels: NDArray[Any], contexts: NDArray[Any] | None
+) -> dict[tuple[Any, Any], float]:
     """Count the samples of each group.
 
     Example:
@@ -115,22 +124,31 @@ def count_groups(labels: NDArray[Any], contexts: NDArray[Any] | None) -> dict[tu
 
 
 def measure_accuracy(
-    right: NDArray[np.bool_], labels: NDArray[Any], contexts: NDArray[Any] | None, *, min_samples: int = 1
+    right: NDArray[np.bool_],
+    labels: NDArray[Any],
+    contexts: NDArray[Any] | None,
+    *,
+    min_samples: int = 1,
 ) -> Accuracies:
-    """Measure accuracy by class, by context and by both; without contexts the groups are the classes.
+    """Measure accuracy by class, by context and by both; without contexts the groups are the
+    classes.
 
     Args:
         right: Whether each sample was recognised, shape (n,).
         labels: The class of each sample, shape (n,).
         contexts: The context of each sample, shape (n,), if known.
-        min_samples: Groups with fewer samples are left out of ``groups``, unless all are that small.
+        min_samples: Groups with fewer samples are left out of ``groups``, unless all are that
+            small.
 
     Returns:
         The accuracies.
 
     Example:
         >>> import numpy as np
-        >>> labels, contexts = np.array(["cow", "cow", "camel"]), np.array(["grass", "sand", "sand"])
+        >>> labels, contexts = (
+        ...     np.array(["cow", "cow", "camel"]),
+        ...     np.array(["grass", "sand", "sand"]),
+        ... )
         >>> found = measure_accuracy(np.array([True, False, True]), labels, contexts)
         >>> found.by_context, found.worst_group.label
         ({'grass': 1.0, 'sand': 0.5}, 'cow')
@@ -147,7 +165,9 @@ def measure_accuracy(
         overall=float(right.mean()),
         by_label={name: float(right[labels == name].mean()) for name in np.unique(labels).tolist()},
         by_context={
-            name: float(right[where == name].mean()) for name in np.unique(where).tolist() if contexts is not None
+            name: float(right[where == name].mean())
+            for name in np.unique(where).tolist()
+            if contexts is not None
         },
         groups=large,
         worst_group=min(large, key=lambda group: (group.accuracy, -group.samples)),

@@ -1,8 +1,10 @@
-"""Contexts by published methods: JTT, SPARE and EIIL from the outputs of a network trained for a few epochs, and SSA.
+"""Contexts by published methods: JTT, SPARE and EIIL from the outputs of a network trained for a
+few epochs, and SSA.
 
-For the first three train the network by plain risk minimisation for T epochs, hand over its logits on all training
-samples, and train a second network on what is returned. Nothing is checked, as in the papers. T and the other settings
-are the user's; the authors choose them by the worst group of validation samples whose groups are known.
+For the first three train the network by plain risk minimisation for T epochs, hand over its logits
+on all training samples, and train a second network on what is returned. Nothing is checked, as in
+the papers. T and the other settings are the user's; the authors choose them by the worst group of
+validation samples whose groups are known.
 """
 
 from __future__ import annotations
@@ -22,25 +24,31 @@ from pfdl.contexts.probe import equal_groups
 from pfdl.contexts.sources import ArrayFeatures
 
 MOST_CLUSTERS, CLEARLY_APART = 10, 0.9
-"""Of SPARE in SpuCo: the most clusters of a class, and the silhouette from which on they are drawn equally often."""
+"""Of SPARE in SpuCo: the most clusters of a class, and the silhouette from which on they are drawn
+equally often.
+"""
 
 CONFIDENT = 0.95
 """From this probability on a context counts as known in the second fit."""
 
 
 def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredContexts:
-    """Split the samples into those that the network gets right, context 0, and wrong, context 1 (Liu et al., 2021).
+    """Split the samples into those that the network gets right, context 0, and wrong, context 1
+    (Liu et al., 2021).
 
-    For the second training JTT adds each wrong sample λ_up times to the training set. To repeat them exactly, as the
-    authors do, take ``Subset(dataset, np.repeat(np.arange(n), found.draws.astype(int)))``.
+    For the second training JTT adds each wrong sample λ_up times to the training set. To repeat
+    them exactly, as the authors do, take ``Subset(dataset, np.repeat(np.arange(n),
+    found.draws.astype(int)))``.
 
     Args:
-        logits: Logits of a first network after T epochs, shape (n, classes), or its predicted classes, shape (n,).
+        logits: Logits of a first network after T epochs, shape (n, classes), or its predicted
+            classes, shape (n,).
         labels: The classes as numbers from 0, shape (n,).
         upweight: λ_up; the authors choose among 20, 50 and 100 for images.
 
     Returns:
-        The contexts; a wrong sample is drawn 1 + λ_up times as often as a right one, as in the authors' code.
+        The contexts; a wrong sample is drawn 1 + λ_up times as often as a right one, as in the
+        authors' code.
 
     Example:
         >>> find_by_jtt([0, 0, 1], [0, 1, 1], upweight=20).draws
@@ -49,7 +57,10 @@ def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredCont
     check_count("upweight", upweight, 0)
     y = _labels(labels)
     wrong = as_classes(logits, y) != y
-    sentence = f"The network gets {int(wrong.sum())} of {len(y)} samples wrong; each is added {upweight} times."
+    sentence = (
+        f"The network gets {int(wrong.sum())} of {len(y)} samples wrong; each is added {upweight}"
+        " times."
+    )
     return InferredContexts(wrong.astype(np.intp), "jtt", sentence, draws=1.0 + upweight * wrong)
 
 
@@ -58,14 +69,17 @@ def find_by_spare(
 ) -> InferredContexts:
     """Cluster the logits within each class by k-means (Yang et al., 2024).
 
-    A sample of a cluster of n_c samples is drawn in proportion to 1/n_c, or 1/n_c^power in classes whose clusters are
-    not clearly apart, and all classes equally often. The defaults are those of SpuCo 2.0.
+    A sample of a cluster of n_c samples is drawn in proportion to 1/n_c, or 1/n_c^power in classes
+    whose clusters are not clearly apart, and all classes equally often. The defaults are those of
+    SpuCo 2.0.
 
     Args:
         logits: Logits of a first network after few epochs, shape (n, classes).
         labels: The classes as numbers from 0, shape (n,).
-        clusters: Number of clusters in each class; by default that of 2 to 10 with the best silhouette.
-        power: The exponent in classes whose clusters are not clearly apart: with a silhouette below 0.9.
+        clusters: Number of clusters in each class; by default that of 2 to 10 with the best
+            silhouette.
+        power: The exponent in classes whose clusters are not clearly apart: with a silhouette below
+            0.9.
         seed: Seed of k-means.
 
     Returns:
@@ -83,9 +97,13 @@ def find_by_spare(
     for label in np.unique(y):
         mine = np.flatnonzero(y == label)
         best: tuple[float, IndexArray] = (-2.0, np.zeros(len(mine), dtype=np.intp))
-        for k in [clusters] if clusters is not None else range(2, min(MOST_CLUSTERS, len(mine) - 1) + 1):
+        for k in (
+            [clusters] if clusters is not None else range(2, min(MOST_CLUSTERS, len(mine) - 1) + 1)
+        ):
             found = KMeans(k, n_init=10, random_state=seed).fit_predict(z[mine]).astype(np.intp)
-            best = max(best, (float(silhouette_score(z[mine], found)), found), key=lambda one: one[0])
+            best = max(
+                best, (float(silhouette_score(z[mine], found)), found), key=lambda one: one[0]
+            )
         score, cluster = best
         exponent = 1.0 if score >= CLEARLY_APART else power
         unclear += exponent != 1.0
@@ -100,11 +118,13 @@ def find_by_spare(
 def find_by_eiil(
     logits: Any, labels: Any, *, steps: int = 20_000, learning_rate: float = 0.01, seed: int = 0
 ) -> InferredContexts:
-    """Split the samples into two environments between which the network is least invariant (Creager et al., 2021).
+    """Split the samples into two environments between which the network is least invariant (Creager
+    et al., 2021).
 
-    Each sample has a probability of being in the one; Adam raises the mean over both environments of IRM's penalty,
-    the squared gradient of the risk by a factor on the logits. Steps and learning rate are SpuCo's. EIIL's own second
-    training is IRM between these environments; SpuCo draws both equally often, which is what ``draws`` does.
+    Each sample has a probability of being in the one; Adam raises the mean over both environments
+    of IRM's penalty, the squared gradient of the risk by a factor on the logits. Steps and learning
+    rate are SpuCo's. EIIL's own second training is IRM between these environments; SpuCo draws both
+    equally often, which is what ``draws`` does.
 
     Args:
         logits: Logits of the network to be improved, shape (n, classes).
@@ -140,9 +160,10 @@ def spread_contexts(
 ) -> InferredContexts:
     """Infer contexts from some samples whose contexts are known, after SSA.
 
-    SSA (spread spurious attribute; Nam et al., 2022) trains a network to tell the contexts; this takes the features of
-    one. A logistic regression learns the contexts of the known samples, all groups counting the same, and is fitted
-    again with the samples of whose context it is sure. Nothing is checked.
+    SSA (spread spurious attribute; Nam et al., 2022) trains a network to tell the contexts; this
+    takes the features of one. A logistic regression learns the contexts of the known samples, all
+    groups counting the same, and is fitted again with the samples of whose context it is sure.
+    Nothing is checked.
 
     Args:
         features: Features of the samples whose contexts are wanted, shape (n, p).
@@ -163,10 +184,15 @@ def spread_contexts(
     x, known_x = as_array(features), as_array(known_features)
     context = as_numbers("known_contexts", known_contexts)
     y, known_y = as_array(labels), as_array(known_labels)
-    if x.shape[1:] != known_x.shape[1:] or len(x) != len(y) or not len(known_x) == len(known_y) == len(context):
+    if (
+        x.shape[1:] != known_x.shape[1:]
+        or len(x) != len(y)
+        or not len(known_x) == len(known_y) == len(context)
+    ):
         raise ValueError(
-            f"features have shape {x.shape}, labels {y.shape}, known_features {known_x.shape}, known_labels "
-            f"{known_y.shape} and known_contexts {context.shape}; give (n, p), (n,), (m, p), (m,) and (m,)."
+            f"features have shape {x.shape}, labels {y.shape}, known_features {known_x.shape},"
+            f" known_labels {known_y.shape} and known_contexts {context.shape}; give (n, p), (n,),"
+            " (m, p), (m,) and (m,)."
         )
     if len(np.unique(context)) < 2:
         raise ValueError("fewer than two contexts are known, so there is nothing to tell apart.")
@@ -176,10 +202,15 @@ def spread_contexts(
     believed = np.concatenate([context, np.zeros(len(x), dtype=context.dtype)])
     for _ in range(2):
         weight = equal_groups(source.labels[known], believed[known])
-        fit = LogisticRegression(max_iter=1000).fit(z[known], believed[known], sample_weight=weight / weight.mean())
+        fit = LogisticRegression(max_iter=1000).fit(
+            z[known], believed[known], sample_weight=weight / weight.mean()
+        )
         believed[len(context) :] = fit.predict(z[len(context) :])
         known[len(context) :] = fit.predict_proba(z[len(context) :]).max(axis=1) >= CONFIDENT
-    sentence = f"The contexts of {len(context)} samples were spread to {len(x)}; {known.sum() - len(context)} are sure."
+    sentence = (
+        f"The contexts of {len(context)} samples were spread to {len(x)};"
+        f" {known.sum() - len(context)} are sure."
+    )
     return InferredContexts(believed[len(context) :].astype(np.intp), "spread", sentence)
 
 
@@ -194,14 +225,23 @@ NETWORK_METHODS: dict[str, Callable[..., InferredContexts]] = {
 def _labels(labels: Any) -> NDArray[np.int64]:
     y = as_array(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or not len(y) or y.min() < 0:
-        raise ValueError("labels must be the numbers of the classes, from 0, in the order of the logits; shape (n,).")
+        raise ValueError(
+            "labels must be the numbers of the classes, from 0, in the order of the logits; shape"
+            " (n,)."
+        )
     return y.astype(np.int64)
 
 
 def _logits(logits: Any, labels: Any) -> Tensor:
     y, z = _labels(labels), torch.as_tensor(as_array(logits))
-    if z.ndim != 2 or len(z) != len(y) or z.shape[1] <= y.max() or not bool(torch.isfinite(z).all()):
+    if (
+        z.ndim != 2
+        or len(z) != len(y)
+        or z.shape[1] <= y.max()
+        or not bool(torch.isfinite(z).all())
+    ):
         raise ValueError(
-            f"logits have shape {tuple(z.shape)} for {len(y)} labels up to {y.max()}; give finite ones, (n, classes)."
+            f"logits have shape {tuple(z.shape)} for {len(y)} labels up to {y.max()}; give finite"
+            " ones, (n, classes)."
         )
     return z

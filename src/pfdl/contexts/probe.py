@@ -1,8 +1,9 @@
-"""A short training in closed form: linear classifiers by ridge regression, held out, at many strengths at once.
+"""A short training in closed form: linear classifiers by ridge regression, held out, at many
+strengths at once.
 
-A strong ridge has the effect of stopping early: what is easy and frequent is learnt, what is rare is not. So a last
-layer under a ridge on fixed features plays a part like that of the briefly trained networks of JTT and SPARE, without a
-step size, a number of epochs or chance.
+A strong ridge has the effect of stopping early: what is easy and frequent is learnt, what is rare
+is not. So a last layer under a ridge on fixed features plays a part like that of the briefly
+trained networks of JTT and SPARE, without a step size, a number of epochs or chance.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class RidgePath:
         """Return the scores of all classes for every ridge, shape (ridges, n, classes)."""
         strengths = self._values.clip(min=0.0) + np.array(ridges)[:, None]
         coefficients = self._vectors @ (self._moments / strengths[:, :, None])
-        return np.asarray(np.matmul(z, coefficients) + (self._level - self._mean @ coefficients)[:, None])
+        return np.asarray(
+            np.matmul(z, coefficients) + (self._level - self._mean @ coefficients)[:, None]
+        )
 
 
 def equal_classes(y: IndexArray, classes: int) -> FloatArray:
@@ -61,7 +64,9 @@ def equal_classes(y: IndexArray, classes: int) -> FloatArray:
 
 
 def equal_groups(y: IndexArray, context: IndexArray) -> FloatArray:
-    """Return weights under which all classes count the same, and in a class all contexts that it has."""
+    """Return weights under which all classes count the same, and in a class all contexts that it
+    has.
+    """
     counts = group_table(y, context)
     held = (counts > 0).sum(axis=1).clip(min=1)
     return np.asarray(1.0 / (counts.clip(min=1) * held[:, None]))[y, context]

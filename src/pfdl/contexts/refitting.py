@@ -1,4 +1,6 @@
-"""Refit the last layer of a trained network on data in which all groups are equally frequent (DFR)."""
+"""Refit the last layer of a trained network on data in which all groups are equally frequent
+(DFR).
+"""
 
 from __future__ import annotations
 
@@ -55,22 +57,25 @@ def refit_readout(
 ) -> Readout:
     """Fit a linear layer on features so that all groups count equally.
 
-    This is Deep Feature Reweighting (DFR; Kirichenko et al., 2023). A network trained by plain risk minimisation often
-    has learnt what it needs and uses it badly in its last layer. The new layer is a logistic regression with an l1
-    penalty, fitted on as many samples of every group (one class in one context) as the smallest has, and averaged over
-    several draws. Its strength is chosen on one half of the samples, by the worst group, with a fit on the other half.
+    This is Deep Feature Reweighting (DFR; Kirichenko et al., 2023). A network trained by plain risk
+    minimisation often has learnt what it needs and uses it badly in its last layer. The new layer
+    is a logistic regression with an l1 penalty, fitted on as many samples of every group (one class
+    in one context) as the smallest has, and averaged over several draws. Its strength is chosen on
+    one half of the samples, by the worst group, with a fit on the other half.
 
-    The contexts need to be known for these samples alone: with those of a validation set this is the authors' DFR on
-    validation data, and the training set needs none. Pass the features, labels and contexts of that set.
+    The contexts need to be known for these samples alone: with those of a validation set this is
+    the authors' DFR on validation data, and the training set needs none. Pass the features, labels
+    and contexts of that set.
 
-    What differs from the authors' code: features are standardised over each balanced draw, not over all training
-    samples; the halves are drawn within every group, not over all samples; several classes are one softmax, not one
-    against the rest each; the intercept is free, where liblinear penalises it; groups of fewer than 4 samples are left
-    out; and the default is 20 draws, as theirs on validation data. Accuracies agree within their noise.
+    What differs from the authors' code: features are standardised over each balanced draw, not over
+    all training samples; the halves are drawn within every group, not over all samples; several
+    classes are one softmax, not one against the rest each; the intercept is free, where liblinear
+    penalises it; groups of fewer than 4 samples are left out; and the default is 20 draws, as
+    theirs on validation data. Accuracies agree within their noise.
 
     Args:
-        features: What enters the layer, shape (n, p); best of samples that the network was not trained on, such as the
-            validation set.
+        features: What enters the layer, shape (n, p); best of samples that the network was not
+            trained on, such as the validation set.
         labels: The classes as numbers, shape (n,).
         contexts: The context of each sample, known or inferred, shape (n,).
         num_classes: How many classes the layer has; by default those among the labels.
@@ -81,7 +86,8 @@ def refit_readout(
         The layer, for features as they were given.
 
     Raises:
-        ValueError: If the shapes do not fit, there is one context only, or too few groups are large enough.
+        ValueError: If the shapes do not fit, there is one context only, or too few groups are large
+            enough.
     """
     check_count("repetitions", repetitions, 1)
     x = torch.as_tensor(as_array(features)).double()
@@ -89,8 +95,8 @@ def refit_readout(
     context = as_numbers("contexts", contexts)
     if x.ndim != 2 or not len(x) == len(y) == len(context):
         raise ValueError(
-            f"features have shape {tuple(x.shape)}, labels {tuple(y.shape)} and contexts {context.shape}; give (n, p), "
-            "(n,) and (n,)."
+            f"features have shape {tuple(x.shape)}, labels {tuple(y.shape)} and contexts"
+            f" {context.shape}; give (n, p), (n,) and (n,)."
         )
     if not bool(torch.isfinite(x).all()):
         raise ValueError("features have a NaN or an infinity among them; all must be finite.")
@@ -107,32 +113,48 @@ def refit_readout(
 
 
 def large_groups(y: IndexArray, contexts: Any) -> tuple[IndexArray, IndexArray]:
-    """Return the group of each sample, and the samples of groups to refit on; ValueError if these do not suffice."""
+    """Return the group of each sample, and the samples of groups to refit on; ValueError if these
+    do not suffice.
+    """
     context = as_numbers("contexts", contexts)
     if context.max() == 0:
         raise ValueError("all samples are in one context, so there is nothing to balance.")
     groups = y * (int(context.max()) + 1) + context
     kept = np.flatnonzero(np.bincount(groups)[groups] >= SMALLEST)
-    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) <= len(set(y.tolist())):
+    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) <= len(
+        set(y.tolist())
+    ):
         raise ValueError(
-            f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting needs one of every "
-            "class, and one more. Give more samples, or balance the groups in training: pfdl train … --sampler groups."
+            f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting"
+            " needs one of every class, and one more. Give more samples, or balance the groups in"
+            " training: pfdl train … --sampler groups."
         )
     return groups, kept
 
 
 def _choose(
-    x: Tensor, y: Tensor, context: IndexArray, groups: IndexArray, classes: int, chance: np.random.Generator
+    x: Tensor,
+    y: Tensor,
+    context: IndexArray,
+    groups: IndexArray,
+    classes: int,
+    chance: np.random.Generator,
 ) -> tuple[float, float]:
-    """Return the strength with the best worst group on one half of every group, and that group's accuracy."""
+    """Return the strength with the best worst group on one half of every group, and that group's
+    accuracy.
+    """
     first = np.zeros(len(groups), dtype=bool)
     for group in np.unique(groups):
         mine = chance.permutation(np.flatnonzero(groups == group))
         first[mine[: len(mine) // 2]] = True
     rows = np.flatnonzero(first)[_balanced(groups[first], chance)]
     fits = [_fit(x, y, rows, classes, strength) for strength in STRENGTHS]
-    found = [group_accuracy(x[~first] @ weight.T + bias, y[~first], context[~first]) for weight, bias in fits]
-    chosen = max(range(len(found)), key=lambda number: found[number].worst_then_average)  # the first of equal ones
+    found = [
+        group_accuracy(x[~first] @ weight.T + bias, y[~first], context[~first])
+        for weight, bias in fits
+    ]
+    # The first of equal ones
+    chosen = max(range(len(found)), key=lambda number: found[number].worst_then_average)
     return STRENGTHS[chosen], found[chosen].worst_group.accuracy
 
 
@@ -140,16 +162,24 @@ def _balanced(groups: IndexArray, chance: np.random.Generator) -> IndexArray:
     """Draw as many samples of every group as the smallest has."""
     size = int(np.bincount(groups)[np.unique(groups)].min())
     return np.concatenate(
-        [chance.choice(np.flatnonzero(groups == group), size, replace=False) for group in np.unique(groups)]
+        [
+            chance.choice(np.flatnonzero(groups == group), size, replace=False)
+            for group in np.unique(groups)
+        ]
     )
 
 
-def _fit(x: Tensor, y: Tensor, rows: IndexArray, classes: int, strength: float) -> tuple[Tensor, Tensor]:
-    """Fit on some samples, standardised over them; return weight and bias for features as they are."""
+def _fit(
+    x: Tensor, y: Tensor, rows: IndexArray, classes: int, strength: float
+) -> tuple[Tensor, Tensor]:
+    """Fit on some samples, standardised over them; return weight and bias for features as they
+    are.
+    """
     some, target = x[rows], y[rows]
     mean = some.mean(0)
     size = (some - mean).square().mean(0).sqrt()
-    size = torch.where(size > 1e-12 * size.max().clamp(min=1e-300), size, torch.inf)  # a constant feature says nothing
+    # A constant feature says nothing
+    size = torch.where(size > 1e-12 * size.max().clamp(min=1e-300), size, torch.inf)
     weight, bias = l1_logistic_regression((some - mean) / size, target, classes, strength)
     weight = weight / size
     return weight, bias - weight @ mean
@@ -158,10 +188,12 @@ def _fit(x: Tensor, y: Tensor, rows: IndexArray, classes: int, strength: float) 
 def l1_logistic_regression(
     x: Tensor, y: Tensor, classes: int, strength: float, *, iterations: int = ITERATIONS
 ) -> tuple[Tensor, Tensor]:
-    """Minimise ``strength`` × Σ cross-entropy + Σ|weight| by FISTA, as scikit-learn's C with an l1 penalty.
+    """Minimise ``strength`` × Σ cross-entropy + Σ|weight| by FISTA, as scikit-learn's C with an l1
+    penalty.
 
-    For several classes scikit-learn has this by SAGA alone, which takes seconds where this takes milliseconds, and asks
-    for it in different words from version to version; skglm has it for two classes.
+    For several classes scikit-learn has this by SAGA alone, which takes seconds where this takes
+    milliseconds, and asks for it in different words from version to version; skglm has it for two
+    classes.
 
     Args:
         x: Standardised features, shape (n, p).
@@ -175,7 +207,8 @@ def l1_logistic_regression(
     """
     n = len(x)
     with_one = torch.cat([x, x.new_ones(n, 1)], 1)
-    # The Hessian of the mean cross-entropy is at most half the largest eigenvalue of the second moments.
+    # The Hessian of the mean cross-entropy is at most half the largest eigenvalue of the second
+    # moments.
     step = 2.0 / float(torch.linalg.matrix_norm(with_one, 2).square() / n)
     threshold = step / (strength * n)
     target = F.one_hot(y, classes).to(x.dtype)

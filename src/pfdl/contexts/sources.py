@@ -1,4 +1,6 @@
-"""Features and labels, block by block: of arrays, tensors, datasets and loaders, never all in memory at once."""
+"""Features and labels, block by block: of arrays, tensors, datasets and loaders, never all in
+memory at once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ class Features(ABC):
     def __init__(self, labels: Any, samples: int) -> None:
         self.labels: IndexArray = as_numbers("labels", labels).astype(np.intp)
         if len(self.labels) != samples:
-            raise ValueError(f"there are {samples} samples and {len(self.labels)} labels; give one label per sample.")
+            raise ValueError(
+                f"there are {samples} samples and {len(self.labels)} labels; give one label per"
+                " sample."
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -56,8 +61,8 @@ class Features(ABC):
             if not finite.all():
                 row, column = np.argwhere(~finite)[0]
                 raise ValueError(
-                    f"features are not finite: row {rows[start + row]}, column {column} is {block[row, column]}; give "
-                    "numbers only."
+                    f"features are not finite: row {rows[start + row]}, column {column} is"
+                    f" {block[row, column]}; give numbers only."
                 )
             yield block
             start += len(block)
@@ -72,11 +77,13 @@ class ArrayFeatures(Features):
 
     def __init__(self, features: Any, labels: Any) -> None:
         sparse = isinstance(features, Tensor) and features.layout is not torch.strided
-        self._features = features if isinstance(features, Tensor) and not sparse else as_array(features)
+        self._features = (
+            features if isinstance(features, Tensor) and not sparse else as_array(features)
+        )
         if self._features.ndim != 2:
             raise ValueError(
-                f"features have shape {tuple(self._features.shape)}; give (n, p), or images of shape (n, channels, "
-                "height, width)."
+                f"features have shape {tuple(self._features.shape)}; give (n, p), or images of"
+                " shape (n, channels, height, width)."
             )
         super().__init__(labels, len(self._features))
 
@@ -91,7 +98,8 @@ class DatasetFeatures(Features):
     Args:
         data: A dataset of (input, label, …), or a ``DataLoader`` of batches of these.
         labels: The classes, if the dataset does not give them.
-        describe: From a batch of images to features, shape (n, p); by default the statistics of random filters.
+        describe: From a batch of images to features, shape (n, p); by default the statistics of
+            random filters.
         seed: Seed of these filters.
     """
 
@@ -99,27 +107,36 @@ class DatasetFeatures(Features):
         self._loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=256)
         dataset: Any = self._loader.dataset
         if isinstance(dataset, IterableDataset):
-            raise TypeError("the dataset is a stream, of which no sample can be drawn; give one with numbered samples.")
+            raise TypeError(
+                "the dataset is a stream, of which no sample can be drawn; give one with numbered"
+                " samples."
+            )
         if labels is None:
             labels = _stored_labels(dataset)
         if labels is None:
             every = np.arange(len(dataset))
-            labels = np.concatenate([as_array(batch[1]) for batch in self._batches(every)] or [np.zeros(0)])
+            labels = np.concatenate(
+                [as_array(batch[1]) for batch in self._batches(every)] or [np.zeros(0)]
+            )
         super().__init__(labels, len(dataset))
         self._describe, self._seed = describe, seed
 
     def _read(self, rows: IndexArray) -> Iterator[Any]:
         for inputs in self._inputs(rows):
             if inputs.dim() == 4:
-                if self._describe is None:  # scaled by images from all over the dataset: the first may be of one kind
-                    some = np.unique(np.linspace(0, len(self) - 1, min(len(self), SCALED_BY)).astype(np.intp))
+                if (
+                    self._describe is None
+                ):  # scaled by images from all over the dataset: the first may be of one kind
+                    some = np.unique(
+                        np.linspace(0, len(self) - 1, min(len(self), SCALED_BY)).astype(np.intp)
+                    )
                     self._describe = ImageStatistics.fit(self._inputs(some), seed=self._seed)
                 with torch.no_grad():
                     inputs = self._describe(inputs)
             if inputs.dim() != 2:
                 raise ValueError(
-                    f"a batch of the dataset has shape {tuple(inputs.shape)}; give images, (n, channels, height, "
-                    "width), or features, (n, p)."
+                    f"a batch of the dataset has shape {tuple(inputs.shape)}; give images, (n,"
+                    " channels, height, width), or features, (n, p)."
                 )
             yield inputs
 
@@ -134,7 +151,8 @@ class DatasetFeatures(Features):
             batch_size=self._loader.batch_size or 256,
             num_workers=self._loader.num_workers,
             collate_fn=self._loader.collate_fn,
-            generator=torch.Generator(),  # its own, so that nothing is drawn from the chance of training
+            # its own, so that nothing is drawn from the chance of training
+            generator=torch.Generator(),
         )
 
 
@@ -142,7 +160,11 @@ def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) 
     """Return what a user passed in as a source of features and labels."""
     if isinstance(data, (DataLoader, Dataset)):
         return DatasetFeatures(data, labels, describe, seed)
-    if isinstance(data, (Tensor, list, tuple)) or hasattr(data, "__array__") or hasattr(data, "toarray"):
+    if (
+        isinstance(data, (Tensor, list, tuple))
+        or hasattr(data, "__array__")
+        or hasattr(data, "toarray")
+    ):
         array = data if isinstance(data, Tensor) else as_array(data)
         if labels is None:
             raise TypeError("labels are missing; give the class of each sample.")
@@ -150,8 +172,8 @@ def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) 
             return DatasetFeatures(TensorDataset(torch.as_tensor(array)), labels, describe, seed)
         return ArrayFeatures(array, labels)
     raise TypeError(
-        f"features are a {type(data).__name__}; give an array or a tensor of features (n, p) or images (n, channels, "
-        "height, width), a torch Dataset or a DataLoader."
+        f"features are a {type(data).__name__}; give an array or a tensor of features (n, p) or"
+        " images (n, channels, height, width), a torch Dataset or a DataLoader."
     )
 
 

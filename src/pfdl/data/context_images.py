@@ -1,4 +1,6 @@
-"""Decoded images: a set of a manifest as a PyTorch dataset, and a whole source stored for many processes to share."""
+"""Decoded images: a set of a manifest as a PyTorch dataset, and a whole source stored for many
+processes to share.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +36,24 @@ MAX_INDEX = 1 << 31
 class ContextImages(Dataset[tuple[Tensor, int, int]]):
     """Images of one set: (image, label, context), in the order of the paths.
 
-    An image is a tensor of bytes, shape (3, size, size). The label is a position in ``manifest.classes``, the context
-    one in ``manifest.contexts``; but in the sets ``train`` and ``validation`` it is ``HIDDEN_CONTEXT``, because the
-    protocol hides it from training.
+    An image is a tensor of bytes, shape (3, size, size). The label is a position in
+    ``manifest.classes``, the context one in ``manifest.contexts``; but in the sets ``train`` and
+    ``validation`` it is ``HIDDEN_CONTEXT``, because the protocol hides it from training.
 
     Args:
         source: Where the images come from.
         manifest: Which image is in which set.
         set_name: One of ``manifest.set_names``.
         size: Height and width: the shorter side is scaled to it and the middle cut out.
-        cache: Whether to keep the decoded images in memory; by default up to ``CACHE_LIMIT``. With a cache every image
-            is read right here, so a file that has gone bad since the split stops the run before it starts.
-        reveal_contexts: Give the contexts in training too, for methods that need to know environments.
+        cache: Whether to keep the decoded images in memory; by default up to ``CACHE_LIMIT``. With
+            a cache every image is read right here, so a file that has gone bad since the split
+            stops the run before it starts.
+        reveal_contexts: Give the contexts in training too, for methods that need to know
+            environments.
 
     Raises:
-        ValueError: If there is no such set, or (with a cache) an image is missing or not the one of the manifest.
+        ValueError: If there is no such set, or (with a cache) an image is missing or not the one of
+            the manifest.
 
     Attributes:
         labels: Shape (n,).
@@ -68,12 +73,15 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
     ) -> None:
         check_count("size", size, 1)
         self._source, self._rows, self._size = source, manifest.rows_of(set_name), size
-        self.labels, self.contexts = (torch.tensor(numbers) for numbers in manifest.numbers_of(set_name))
+        self.labels, self.contexts = (
+            torch.tensor(numbers) for numbers in manifest.numbers_of(set_name)
+        )
         if not reveal_contexts and set_name in ("train", "validation"):
             self.contexts.fill_(HIDDEN_CONTEXT)
         self.paths = [row.path for row in self._rows]
         if cache is None:
-            is_decoded = getattr(source, "is_decoded", False)  # then a cache would only be a second copy
+            # Then a cache would only be a second copy
+            is_decoded = getattr(source, "is_decoded", False)
             cache = not is_decoded and len(self._rows) * 3 * size**2 <= CACHE_LIMIT
         self._cache = self._load_all() if cache else None
 
@@ -106,13 +114,16 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
         return images
 
 
-def load_in_threads(source: ContextSource, images: Sequence[ManifestRow | Sample], size: int) -> Iterator[Tensor]:
+def load_in_threads(
+    source: ContextSource, images: Sequence[ManifestRow | Sample], size: int
+) -> Iterator[Tensor]:
     """Yield images in their order, decoded by several threads."""
 
     def load(image: ManifestRow | Sample) -> Tensor:
         return source.load(image.path, size, image.sha256)
 
-    yield load(images[0])  # alone: a source that makes ready on first use must not do so in every thread
+    # Alone: a source that makes ready on first use must not do so in every thread
+    yield load(images[0])
     with ThreadPoolExecutor(8) as pool:
         yield from pool.map(load, images[1:])
 
@@ -144,10 +155,14 @@ class StoredImages:
         self._pixels = np.load(folder / array, mmap_mode="r", allow_pickle=False)
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size); ValueError unless stored with this hash and size."""
+        """Return one image as bytes of shape (3, size, size); ValueError unless stored with this
+        hash and size.
+        """
         row = self._place.get(path)
         if row is None or size != self.size or self.samples[row].sha256 != sha256:
-            raise ValueError(f"{path!r} is not stored in the size {size} with the expected content.")
+            raise ValueError(
+                f"{path!r} is not stored in the size {size} with the expected content."
+            )
         return self.take([path])[0]
 
     def take(self, paths: Sequence[str]) -> Tensor:
@@ -156,7 +171,10 @@ class StoredImages:
 
 
 def store_images(
-    source: ContextSource, folder: Path, size: int, on_progress: Callable[[int, int], None] = lambda done, total: None
+    source: ContextSource,
+    folder: Path,
+    size: int,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Decode all images of a source into a folder, unless it holds them already, and return it.
 
@@ -164,14 +182,22 @@ def store_images(
     """
     samples = source.samples
     index = json.loads(
-        json.dumps({"size": size, "description": dict(source.description), "samples": [list(one) for one in samples]})
+        json.dumps(
+            {
+                "size": size,
+                "description": dict(source.description),
+                "samples": [list(one) for one in samples],
+            }
+        )
     )
     if _holds(folder, index):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / INDEX).unlink(missing_ok=True)
     partial = folder / f"{TEMPORARY}{PIXELS}"
-    pixels = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(samples), 3, size, size))
+    pixels = np.lib.format.open_memmap(
+        partial, mode="w+", dtype=np.uint8, shape=(len(samples), 3, size, size)
+    )
     for row, image in enumerate(load_in_threads(source, samples, size)):
         pixels[row] = image.numpy()
         on_progress(row + 1, len(samples))

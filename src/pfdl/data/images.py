@@ -1,4 +1,6 @@
-"""Image files as they come: found below a folder, read into 8-bit RGB, or refused with the reason."""
+"""Image files as they come: found below a folder, read into 8-bit RGB, or refused with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,17 @@ from torch import Tensor
 from pfdl._internal.files import read_bytes_file
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
-"""What is decoded. A closed list, because some other decoders of Pillow start programs (EPS starts Ghostscript)."""
+"""What is decoded. A closed list, because some other decoders of Pillow start programs (EPS starts
+Ghostscript).
+"""
 
 MAX_BYTES = 1 << 28
 """Larger files are not opened at all."""
 
 BYTES_PER_PIXEL = 24
-"""What decoding and converting take at a time where they take most: RGBA in JPEG 2000 and WebP. PNG takes 5 to 16."""
+"""What decoding and converting take at a time where they take most: RGBA in JPEG 2000 and WebP. PNG
+takes 5 to 16.
+"""
 
 _FILE_MANAGERS = {"thumbs.db", "desktop.ini", "__macosx"}
 
@@ -33,8 +39,8 @@ _FILE_MANAGERS = {"thumbs.db", "desktop.ini", "__macosx"}
 class MemoryBudget:
     """Bound the bytes that the threads of a process use at a time for one purpose.
 
-    A number of threads alone is no bound: eight threads are right for photographs, and too many for eight files that
-    were made to fill the memory.
+    A number of threads alone is no bound: eight threads are right for photographs, and too many for
+    eight files that were made to fill the memory.
 
     Args:
         total: Bytes.
@@ -46,7 +52,9 @@ class MemoryBudget:
     def __init__(self, total: int) -> None:
         self.total = total
         self._reset()
-        if hasattr(os, "register_at_fork"):  # in a child the other threads, which would give bytes back, are gone
+        if hasattr(
+            os, "register_at_fork"
+        ):  # in a child the other threads, which would give bytes back, are gone
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
@@ -55,7 +63,9 @@ class MemoryBudget:
 
     @contextmanager
     def reserve(self, amount: int) -> Iterator[None]:
-        """Wait until so many bytes, at most ``total``, are free, and hold them in the block; it may reserve no more."""
+        """Wait until so many bytes, at most ``total``, are free, and hold them in the block; it may
+        reserve no more.
+        """
         changed = self._changed
         with changed:
             changed.wait_for(lambda: amount <= self._free)
@@ -69,12 +79,14 @@ class MemoryBudget:
 
 
 MEMORY = MemoryBudget(1 << 31)
-"""Bytes for all images that are decoded at a time. One alone may take them all, which makes 89,478,485 pixels: the
-size above which Pillow warns of decompression bombs too."""
+"""Bytes for all images that are decoded at a time. One alone may take them all, which makes
+89,478,485 pixels: the size above which Pillow warns of decompression bombs too."""
 
 
 class BadImageError(ValueError):
-    """A file that cannot be used as an image; its message is the reason, without the file's name."""
+    """A file that cannot be used as an image; its message is the reason, without the file's
+    name.
+    """
 
 
 class BadImage(NamedTuple):
@@ -85,27 +97,37 @@ class BadImage(NamedTuple):
 
 
 def path_inside(root: Path, path: str) -> Path:
-    """Return the file that a path names in a resolved folder; BadImageError if it leads out, by a link or otherwise."""
+    """Return the file that a path names in a resolved folder; BadImageError if it leads out, by a
+    link or otherwise.
+    """
     check_relative(path)
     folder = str(root)
     target = os.path.realpath(f"{folder}/{path}")  # a loop of links stays one, and cannot be read
     if target != folder and not target.startswith(folder.rstrip(os.sep) + os.sep):
-        raise BadImageError("is a symbolic link to a place outside the data folder, which is not followed")
+        raise BadImageError(
+            "is a symbolic link to a place outside the data folder, which is not followed"
+        )
     return Path(target)
 
 
 def check_relative(path: str) -> None:
-    """Raise BadImageError unless ``path`` can only name something below the data folder, on any system."""
-    parts = path.replace("\\", "/").split("/")  # Windows takes either, and a drive where the second sign is a colon
+    """Raise BadImageError unless ``path`` can only name something below the data folder, on any
+    system.
+    """
+    # Windows takes either, and a drive where the second sign is a colon
+    parts = path.replace("\\", "/").split("/")
     if not path or "\0" in path or not parts[0] or path[1:2] == ":" or ".." in parts:
-        raise BadImageError("is not a path inside the data folder (it is empty, absolute, or has '..' in it)")
+        raise BadImageError(
+            "is not a path inside the data folder (it is empty, absolute, or has '..' in it)"
+        )
 
 
 def list_paths_below(root: Path, bad: list[BadImage]) -> Iterator[str]:
-    """Yield the files below a folder, relative to it; hidden ones and file managers' own are left out.
+    """Yield the files below a folder, relative to it; hidden ones and file managers' own are left
+    out.
 
-    What cannot be listed (a link to a folder, a name that is not valid Unicode, a locked folder) goes to ``bad``. A
-    file may be a link: open it by :func:`path_inside`.
+    What cannot be listed (a link to a folder, a name that is not valid Unicode, a locked folder)
+    goes to ``bad``. A file may be a link: open it by :func:`path_inside`.
     """
 
     def unreadable(error: OSError) -> None:
@@ -118,9 +140,15 @@ def list_paths_below(root: Path, bad: list[BadImage]) -> Iterator[str]:
         subfolders[:], shown = (sorted(filter(_is_shown, names)) for names in (subfolders, files))
         for name in [*subfolders, *shown]:
             if not _is_unicode(name):
-                bad.append(BadImage(ascii(prefix + name), "has a name that is not valid Unicode; rename it"))
+                bad.append(
+                    BadImage(
+                        ascii(prefix + name), "has a name that is not valid Unicode; rename it"
+                    )
+                )
             elif name in subfolders and Path(folder, name).is_symlink():
-                bad.append(BadImage(prefix + name, "is a symbolic link to a folder, which is not followed"))
+                bad.append(
+                    BadImage(prefix + name, "is a symbolic link to a folder, which is not followed")
+                )
         subfolders[:] = filter(_is_unicode, subfolders)
         yield from (prefix + name for name in shown if _is_unicode(name))
 
@@ -138,7 +166,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; BadImageError unless it is a regular one, neither empty nor larger than ``MAX_BYTES``."""
+    """Read a file; BadImageError unless it is a regular one, neither empty nor larger than
+    ``MAX_BYTES``.
+    """
     try:
         content = read_bytes_file(path, MAX_BYTES)
     except ValueError as error:
@@ -152,12 +182,14 @@ def read_bytes(path: Path) -> bytes:
 
 @contextmanager
 def decoded(content: bytes) -> Iterator[Image.Image]:
-    """Decode an image file to what :func:`as_rgb` returns, for use in the block; of an animation the first frame.
+    """Decode an image file to what :func:`as_rgb` returns, for use in the block; of an animation
+    the first frame.
 
     Threads share the budget ``MEMORY``: a large image waits until others are done with.
 
     Raises:
-        BadImageError: If this is not an image of one of the ``FORMATS``, is damaged, cut off or too large.
+        BadImageError: If this is not an image of one of the ``FORMATS``, is damaged, cut off or too
+            large.
     """
     with _naming_damage():
         original = Image.open(io.BytesIO(content), formats=FORMATS)
@@ -165,7 +197,9 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
         width, height = original.size
         if width * height * BYTES_PER_PIXEL > MEMORY.total:
             most = MEMORY.total // BYTES_PER_PIXEL
-            raise BadImageError(f"would decode to {width}×{height} pixels; more than {most} are not decoded")
+            raise BadImageError(
+                f"would decode to {width}×{height} pixels; more than {most} are not decoded"
+            )
         with MEMORY.reserve(width * height * BYTES_PER_PIXEL):
             with _naming_damage():
                 original.load()
@@ -183,7 +217,9 @@ def _naming_damage() -> Iterator[None]:
         raise BadImageError("is not an image of a known format") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImageError(f"looks like a decompression bomb ({error})") from error
-    except Exception as error:  # a decoder fed with damaged bytes raises whatever its parser stumbles over
+    except (
+        Exception
+    ) as error:  # a decoder fed with damaged bytes raises whatever its parser stumbles over
         raise BadImageError(f"cannot be decoded ({type(error).__name__}: {error})") from error
 
 
@@ -191,7 +227,9 @@ def to_tensor(image: Image.Image, size: int) -> Tensor:
     """Scale the middle square of an RGB image to bytes of shape (3, size, size)."""
     side = min(image.size)
     left, top = ((length - side) // 2 for length in image.size)
-    scaled = image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    scaled = image.resize(
+        (size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side)
+    )
     return torch.from_numpy(np.array(scaled)).permute(2, 0, 1).contiguous()
 
 
@@ -201,13 +239,16 @@ def hash_bytes(content: bytes) -> str:
 
 
 def hash_pixels(image: Image.Image) -> str:
-    """Return the SHA-256 of what an RGB image shows, the same for every lossless way of storing it."""
+    """Return the SHA-256 of what an RGB image shows, the same for every lossless way of storing
+    it.
+    """
     width, height = image.size
     return hash_bytes(f"{width}x{height}:".encode() + image.tobytes())
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """Convert an image to 8-bit RGB, upright. Transparent parts become white; 16-bit grey keeps its upper 8 bits.
+    """Convert an image to 8-bit RGB, upright. Transparent parts become white; 16-bit grey keeps its
+    upper 8 bits.
 
     Raises:
         BadImageError: If it holds floating-point values.
@@ -219,7 +260,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         return _grey_to_rgb(image)
     if image.mode == "F":
-        raise BadImageError("holds floating-point values, whose range is unknown; store it with 8 or 16 bits")
+        raise BadImageError(
+            "holds floating-point values, whose range is unknown; store it with 8 or 16 bits"
+        )
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         layer = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
@@ -235,7 +278,9 @@ def _grey_to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _upright(original: Image.Image, image: Image.Image) -> Image.Image:
-    """Turn an image as the camera says; metadata that cannot be parsed are no reason to lose the picture."""
+    """Turn an image as the camera says; metadata that cannot be parsed are no reason to lose the
+    picture.
+    """
     try:
         orientation = original.getexif().get(ExifTags.Base.Orientation)
     except Exception:  # as for decoders: a parser of damaged bytes may raise anything

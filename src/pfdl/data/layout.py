@@ -26,7 +26,8 @@ SPLIT_NAMES = {
     "test": "test",
     "testing": "test",
 }
-"""Names of folders, in any case, and of entries of tables that say to which set an image belongs."""
+"""Names of folders, in any case, and of entries of tables that say to which set an image belongs.
+"""
 
 PUBLISHED_CONTEXTS = {
     "PACS": "artpainting cartoon photo sketch",
@@ -36,13 +37,19 @@ PUBLISHED_CONTEXTS = {
     "DomainNet": "clipart infograph painting quickdraw real sketch",
     "NICO++": "autumn dim grass outdoor rock water",
 }
-"""Names by which the contexts of published data sets are recognised: in small letters, nothing between the words."""
+"""Names by which the contexts of published data sets are recognised: in small letters, nothing
+between the words.
+"""
 
 _CONTEXT_NAME = re.compile(r"(on|in|at)[ _].+|location[ _]?\d+", re.IGNORECASE)
-"""Names that can only be contexts: those of NICO ("on grass") and of TerraIncognita ("location_38")."""
+"""Names that can only be contexts: those of NICO ("on grass") and of TerraIncognita
+("location_38").
+"""
 
 _SHARE_OF_COMBINATIONS = 0.9
-"""Where so many combinations of an outer and an inner folder exist, either of them may be the class."""
+"""Where so many combinations of an outer and an inner folder exist, either of them may be the
+class.
+"""
 
 _MOST_NAMED = 5
 """So many folders are named in a message; of more, the first ones."""
@@ -51,17 +58,20 @@ _TABLES = ("metadata.csv", "metadata.parquet", "list_attr_celeba.csv", "list_att
 """Tables that lie beside the images of published data sets."""
 
 
-def list_folder(root: Path, layout: str | None = None, known_classes: Collection[str] = ()) -> Listing:
+def list_folder(
+    root: Path, layout: str | None = None, known_classes: Collection[str] = ()
+) -> Listing:
     """List the files of a folder by set, class and context.
 
-    Images lie as deep as most files do; a file at another depth is reported. Where the folders at the top are called
-    train, val and test, they are the sets of the data and never classes. Files right in ``root`` (a README, a table),
-    hidden files and what file managers leave behind are ignored. Without a layout the known classes decide, where they
-    are on one level only, or else the names and the nesting of the folders.
+    Images lie as deep as most files do; a file at another depth is reported. Where the folders at
+    the top are called train, val and test, they are the sets of the data and never classes. Files
+    right in ``root`` (a README, a table), hidden files and what file managers leave behind are
+    ignored. Without a layout the known classes decide, where they are on one level only, or else
+    the names and the nesting of the folders.
 
     Raises:
-        ValueError: If no layout is recognised, there is one class only, or classes and contexts could be exchanged and
-            nothing says which are which.
+        ValueError: If no layout is recognised, there is one class only, or classes and contexts
+            could be exchanged and nothing says which are which.
     """
     if layout is not None:
         check_choice("layout", layout, LAYOUTS)
@@ -70,13 +80,18 @@ def list_folder(root: Path, layout: str | None = None, known_classes: Collection
         samples, bad, order = _read_folders(root, layout, known_classes)
     except ValueError as error:
         if tables:
-            raise ValueError(f"{error} There is a table in the folder; try {root / tables[0]}.") from None
+            raise ValueError(
+                f"{error} There is a table in the folder; try {root / tables[0]}."
+            ) from None
         raise
     notes = [
-        f"{name} in the folder was not read: classes are the folders. Give the table itself to use it."
+        f"{name} in the folder was not read: classes are the folders. Give the table itself to"
+        " use it."
         for name in tables
     ]
-    return Listing(sorted(samples), bad, {"kind": "folder", "layout": f"{order}/image", "notes": notes})
+    return Listing(
+        sorted(samples), bad, {"kind": "folder", "layout": f"{order}/image", "notes": notes}
+    )
 
 
 def _read_folders(
@@ -87,12 +102,17 @@ def _read_folders(
     paths = sorted(path for path in list_paths_below(root, bad) if "/" in path)
     sets = _find_sets(root, {path.partition("/")[0] for path in paths})
     splits = {path: sets.get(path.partition("/")[0], "") for path in paths}
-    names = {path: path.split("/")[bool(sets) :] for path in paths}  # folders below that of the set, and the file
+    # Folders below that of the set, and the file
+    names = {path: path.split("/")[bool(sets) :] for path in paths}
     depths = {
         split: _find_depth(root, split, [names[path] for path in paths if splits[path] == split])
         for split in sets.values() or [""]
     }
-    pairs = {(names[path][0], names[path][1]) for path in paths if len(names[path]) == depths[splits[path]] == 3}
+    pairs = {
+        (names[path][0], names[path][1])
+        for path in paths
+        if len(names[path]) == depths[splits[path]] == 3
+    }
     order = _choose_layout(root, pairs, layout, known_classes) if pairs else "class"
     samples = []
     for path, split in splits.items():
@@ -100,49 +120,63 @@ def _read_folders(
             samples.append(Sample(path, *_name_image(names[path], order), split=split))
         else:
             expected = f"{order if depths[split] == 3 else 'class'}/image"
-            bad.append(BadImage(path, f"does not lie where this folder has its images, in {expected!r}"))
+            bad.append(
+                BadImage(path, f"does not lie where this folder has its images, in {expected!r}")
+            )
     classes = sorted({sample.class_name for sample in samples})
     if len(classes) < 2:
-        raise ValueError(f"{root} has the one class {classes[0]!r}; give images of at least two classes.")
+        raise ValueError(
+            f"{root} has the one class {classes[0]!r}; give images of at least two classes."
+        )
     return samples, bad, order
 
 
 def _find_sets(root: Path, folders: Iterable[str]) -> dict[str, str]:
     """Map folders at the top to the sets they are; empty if the folders at the top are classes."""
-    sets = {name: SPLIT_NAMES[name.lower()] for name in sorted(folders) if name.lower() in SPLIT_NAMES}
+    sets = {
+        name: SPLIT_NAMES[name.lower()] for name in sorted(folders) if name.lower() in SPLIT_NAMES
+    }
     others = [name for name in sorted(folders) if name not in sets]
     if not sets or (others and len(set(sets.values())) < 2):
         return {}  # beside others, a class may well be called train, as among vehicles
     if others:
         raise ValueError(
-            f"{root} has {_listed(sets)}, which look like the sets of the data, beside {_listed(others)}, which do "
-            "not. Keep only the sets in it, or say which image is in which set in a table (CSV with columns path, "
-            "label and split)."
+            f"{root} has {_listed(sets)}, which look like the sets of the data, beside"
+            f" {_listed(others)}, which do not. Keep only the sets in it, or say which image is in"
+            " which set in a table (CSV with columns path, label and split)."
         )
     if len(set(sets.values())) < len(sets):
-        raise ValueError(f"{root} has {_listed(sets)}, of which two mean the same set; keep one of them.")
+        raise ValueError(
+            f"{root} has {_listed(sets)}, of which two mean the same set; keep one of them."
+        )
     return sets
 
 
 def _find_depth(root: Path, split: str, files: Sequence[Sequence[str]]) -> int:
-    """Return how many names most files of a set have: 2 for class/image, 3 where there are contexts."""
+    """Return how many names most files of a set have: 2 for class/image, 3 where there are
+    contexts.
+    """
     depths = Counter(map(len, files))
     depth = max(depths, key=lambda parts: (depths[parts], parts), default=0)
     if depth == 4 and not split:
         first = next(names[0] for names in files if len(names) == 4)
         raise ValueError(
-            f"{root} has images as 'superclass/class/context/image'; give one of its folders, such as {root / first}."
+            f"{root} has images as 'superclass/class/context/image'; give one of its folders, such"
+            f" as {root / first}."
         )
     if depth not in (2, 3):
         raise ValueError(
-            f"{root} holds no images in a known layout; arrange them as 'class/image' or 'class/context/image', "
-            "in folders train, val and test if the data has such sets; or list them in a table and give that: a CSV "
-            "file with the columns path and label and, where there are such, context and split."
+            f"{root} holds no images in a known layout; arrange them as 'class/image' or"
+            " 'class/context/image', in folders train, val and test if the data has such sets; or"
+            " list them in a table and give that: a CSV file with the columns path and label and,"
+            " where there are such, context and split."
         )
     return depth
 
 
-def _choose_layout(place: Path, pairs: set[tuple[str, str]], layout: str | None, known_classes: Collection[str]) -> str:
+def _choose_layout(
+    place: Path, pairs: set[tuple[str, str]], layout: str | None, known_classes: Collection[str]
+) -> str:
     """Say whether the outer or the inner of two folders is the class."""
     if layout is not None:
         return layout
@@ -155,10 +189,10 @@ def _choose_layout(place: Path, pairs: set[tuple[str, str]], layout: str | None,
     if is_grid and len(outer) > 1 and len(inner) > 1:
         first, second = _listed(sorted(outer)), _listed(sorted(inner))
         raise ValueError(
-            f"{printable(place)} can be read in two ways, as its folders all have the same folders in them:\n"
-            f"  {CLASS_FIRST}: the classes are {first}, in the contexts {second}\n"
-            f"  {CONTEXT_FIRST}: the classes are {second}, in the contexts {first}\n"
-            "Say which with --layout class/context or --layout context/class (in Python: layout=...)."
+            f"{printable(place)} can be read in two ways, as its folders all have the same folders"
+            f" in them:\n  {CLASS_FIRST}: the classes are {first}, in the contexts {second}\n "
+            f" {CONTEXT_FIRST}: the classes are {second}, in the contexts {first}\nSay which with"
+            " --layout class/context or --layout context/class (in Python: layout=...)."
         )
     return CLASS_FIRST
 
@@ -168,15 +202,21 @@ def _name_contexts(names: set[str]) -> bool:
     if all(_CONTEXT_NAME.fullmatch(name) for name in names):
         return True
     plain = {re.sub("[^a-z0-9]", "", name.lower()) for name in names}
-    return len(plain) > 1 and any(plain <= set(known.split()) for known in PUBLISHED_CONTEXTS.values())
+    return len(plain) > 1 and any(
+        plain <= set(known.split()) for known in PUBLISHED_CONTEXTS.values()
+    )
 
 
 def _name_image(names: Sequence[str], order: str) -> tuple[str, str]:
-    """Return the class and the context, or ``""``, that the folders of an image say, in Unicode's composed form."""
+    """Return the class and the context, or ``""``, that the folders of an image say, in Unicode's
+    composed form.
+    """
     class_name, context, *_ = (*(unicodedata.normalize("NFC", name) for name in names[:-1]), "")
     if context and order == CONTEXT_FIRST:
         return context, class_name
-    if context.startswith(f"{class_name}(") and context.endswith(")"):  # cat/cat(sofa), as MetaShift has it
+    if context.startswith(f"{class_name}(") and context.endswith(
+        ")"
+    ):  # cat/cat(sofa), as MetaShift has it
         return class_name, context[len(class_name) + 1 : -1]
     return class_name, context
 

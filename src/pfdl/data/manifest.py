@@ -1,4 +1,6 @@
-"""A split of images into training, validation and test sets, kept as a CSV file and a JSON file beside it."""
+"""A split of images into training, validation and test sets, kept as a CSV file and a JSON file
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class ManifestRow(NamedTuple):
         context: Its context; ``""`` if there are none.
         sha256: Hash of the file's content.
         side: ``"train"`` or ``"test"``: the part of the data that it may be drawn from.
-        sets: The sets it was drawn for, if any: ``train`` or ``validation``; ``test`` and ``test-1:5`` to ``test-5:1``.
+        sets: The sets it was drawn for, if any: ``train`` or ``validation``; ``test`` and
+            ``test-1:5`` to ``test-5:1``.
     """
 
     path: str
@@ -51,8 +54,8 @@ class Manifest:
 
     Args:
         rows: Every usable image, in the order of the paths.
-        parameters: How the split came about, as written to the JSON file: among others ``seed``, ``ratio``,
-            ``dominant`` (the dominant context of every class) and ``notes``.
+        parameters: How the split came about, as written to the JSON file: among others ``seed``,
+            ``ratio``, ``dominant`` (the dominant context of every class) and ``notes``.
 
     Raises:
         ValueError: If a row is not valid, or an image is on the training side and on the test side.
@@ -64,15 +67,22 @@ class Manifest:
     def __post_init__(self) -> None:
         for row in self.rows:
             _check_row(row)
-        (path, count) = Counter(row.path for row in self.rows).most_common(1)[0] if self.rows else ("", 0)
+        path, count = (
+            Counter(row.path for row in self.rows).most_common(1)[0] if self.rows else ("", 0)
+        )
         if count > 1:
             raise ValueError(f"the manifest names {path!r} twice; make it again with pfdl split.")
         trained = {row.sha256: row.path for row in self.rows if row.side == "train"}
-        leaks = [(trained[row.sha256], row.path) for row in self.rows if row.side == "test" and row.sha256 in trained]
+        leaks = [
+            (trained[row.sha256], row.path)
+            for row in self.rows
+            if row.side == "test" and row.sha256 in trained
+        ]
         if leaks:
             raise ValueError(
-                f"{len(leaks)} image(s) are on the training side and on the test side, such as {leaks[0][0]!r} and "
-                f"{leaks[0][1]!r}, which have the same content; make the manifest again with pfdl split."
+                f"{len(leaks)} image(s) are on the training side and on the test side, such as"
+                f" {leaks[0][0]!r} and {leaks[0][1]!r}, which have the same content; make the"
+                " manifest again with pfdl split."
             )
 
     @property
@@ -82,13 +92,17 @@ class Manifest:
 
     @property
     def has_contexts(self) -> bool:
-        """Return whether the training images come with contexts (all images, if there is no training set)."""
+        """Return whether the training images come with contexts (all images, if there is no
+        training set).
+        """
         trained = [row for row in self.rows if "train" in row.sets]
         return any(row.context for row in trained or self.rows)
 
     @property
     def contexts(self) -> tuple[str, ...]:
-        """Return the names of the contexts of all classes, sorted; a context label is a position in this tuple."""
+        """Return the names of the contexts of all classes, sorted; a context label is a position in
+        this tuple.
+        """
         return tuple(sorted({row.context for row in self.rows}))
 
     @property
@@ -105,27 +119,42 @@ class Manifest:
 
     @property
     def set_names(self) -> tuple[str, ...]:
-        """Return the names of the sets that have images: train, validation, test, then the tests by ratio."""
+        """Return the names of the sets that have images: train, validation, test, then the tests by
+        ratio.
+        """
         return tuple(sorted({name for row in self.rows for name in row.sets}, key=_set_order))
 
     def rows_of(self, set_name: str) -> tuple[ManifestRow, ...]:
-        """Return the images of a set, in the order of the paths; ValueError if there is no such set."""
+        """Return the images of a set, in the order of the paths; ValueError if there is no such
+        set.
+        """
         rows = tuple(row for row in self.rows if set_name in row.sets)
         if not rows:
-            raise ValueError(f"the manifest has no set {set_name!r}; it has {', '.join(map(repr, self.set_names))}.")
+            raise ValueError(
+                f"the manifest has no set {set_name!r}; it has"
+                f" {', '.join(map(repr, self.set_names))}."
+            )
         return rows
 
     def numbers_of(self, set_name: str) -> tuple[list[int], list[int]]:
-        """Return the places of a set's labels in ``classes`` and of its contexts in ``contexts``."""
+        """Return the places of a set's labels in ``classes`` and of its contexts in
+        ``contexts``.
+        """
         rows = self.rows_of(set_name)
         class_of = {name: number for number, name in enumerate(self.classes)}
         context_of = {name: number for number, name in enumerate(self.contexts)}
         return [class_of[row.class_name] for row in rows], [context_of[row.context] for row in rows]
 
     def describe(self) -> str:
-        """Say in two lines what was understood: classes and contexts, and how many images each set has."""
+        """Say in two lines what was understood: classes and contexts, and how many images each set
+        has.
+        """
         contexts = [name or NO_CONTEXT for name in self.contexts]
-        where = f"in {_counted(contexts, 'context', 'contexts')}" if any(self.contexts) else "without contexts"
+        where = (
+            f"in {_counted(contexts, 'context', 'contexts')}"
+            if any(self.contexts)
+            else "without contexts"
+        )
         layout = self.parameters.get("source", {}).get("layout")
         how = f"; folders read as {printable(layout)}" if layout else ""
         whose = ", as the data has them" if self.parameters.get("protocol") == "own" else ""
@@ -139,9 +168,11 @@ class Manifest:
         return hash_bytes(self._table().encode())
 
     def save(self, path: str | Path) -> tuple[Path, Path]:
-        """Write the CSV file and, beside it, the JSON file: if one of them cannot be written, neither changes.
+        """Write the CSV file and, beside it, the JSON file: if one of them cannot be written,
+        neither changes.
 
-        The JSON file comes last and holds the hash of the CSV file, so a pair that does not belong together is noticed.
+        The JSON file comes last and holds the hash of the CSV file, so a pair that does not belong
+        together is noticed.
 
         Args:
             path: Where the CSV file goes; its name must end in ``.csv``.
@@ -176,27 +207,32 @@ def read_manifest(path: str | Path) -> Manifest:
 
     Raises:
         FileNotFoundError: If one of the two files is missing.
-        ValueError: If they are damaged or do not belong together, a path leaves the data folder, or an image is on the
-            training side and on the test side.
+        ValueError: If they are damaged or do not belong together, a path leaves the data folder, or
+            an image is on the training side and on the test side.
     """
     csv_path, json_path = _pair(Path(path))
     for part in (csv_path, json_path):
         if not part.exists():
-            raise FileNotFoundError(f"there is no file {part} (a manifest is a .csv and a .json file of one name).")
+            raise FileNotFoundError(
+                f"there is no file {part} (a manifest is a .csv and a .json file of one name)."
+            )
     content, parameters = read_bytes_file(csv_path), read_json(json_path)
     _check_parameters(json_path, parameters)
     del parameters["format"]
     if hash_bytes(content) != parameters.pop("csv_sha256", None):
         raise ValueError(
-            f"{csv_path} is not the table that {json_path.name} was written with; restore the pair, "
-            "or make it again with pfdl split."
+            f"{csv_path} is not the table that {json_path.name} was written with; restore the pair,"
+            " or make it again with pfdl split."
         )
     try:  # to the letter: read_frame would guess separators and kinds
         table = list(csv.reader(io.StringIO(content.decode(), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{csv_path} is not a CSV file in UTF-8 ({error}).") from error
     if not table or tuple(table[0]) != COLUMNS or any(len(line) != len(COLUMNS) for line in table):
-        raise ValueError(f"{csv_path} does not have the columns {', '.join(COLUMNS)}; make it again with pfdl split.")
+        raise ValueError(
+            f"{csv_path} does not have the columns {', '.join(COLUMNS)}; make it again with pfdl"
+            " split."
+        )
     try:
         rows = (ManifestRow._make([*facts, tuple(sets.split())]) for *facts, sets in table[1:])
         return Manifest(tuple(rows), parameters)
@@ -210,7 +246,9 @@ def _check_row(row: ManifestRow) -> None:
     except BadImageError as error:
         raise ValueError(f"the path {row.path!r} {error}.") from error
     if not re.fullmatch("[0-9a-f]{64}", row.sha256):
-        raise ValueError(f"the hash of {row.path!r} is {row.sha256!r}; a SHA-256 has 64 hexadecimal digits.")
+        raise ValueError(
+            f"the hash of {row.path!r} is {row.sha256!r}; a SHA-256 has 64 hexadecimal digits."
+        )
     if row.side not in ("train", "test"):
         raise ValueError(f"the side of {row.path!r} is {row.side!r}; it must be 'train' or 'test'.")
     for name in row.sets:
@@ -223,7 +261,9 @@ def _check_row(row: ManifestRow) -> None:
 
 
 def _counted(names: Sequence[str], one: str, several: str) -> str:
-    shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (", …" if len(names) > _MOST_NAMED else "")
+    shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (
+        ", …" if len(names) > _MOST_NAMED else ""
+    )
     return f"{len(names)} {one if len(names) == 1 else several} ({shown})"
 
 
@@ -236,18 +276,25 @@ def _set_order(name: str) -> tuple[int, float]:
 
 def _pair(path: Path) -> tuple[Path, Path]:
     if path.suffix != ".csv":
-        raise ValueError(f"the manifest is {str(path)!r}; its name must end in .csv (a .json file is kept beside it).")
+        raise ValueError(
+            f"the manifest is {str(path)!r}; its name must end in .csv (a .json file is kept beside"
+            " it)."
+        )
     return path, path.with_suffix(".json")
 
 
 def _check_parameters(path: Path, parameters: Any) -> None:
     if not isinstance(parameters, dict) or parameters.get("format") != FORMAT:
-        raise ValueError(f"{path} is not the parameter file of a manifest in the format {FORMAT!r}.")
+        raise ValueError(
+            f"{path} is not the parameter file of a manifest in the format {FORMAT!r}."
+        )
     found = {"notes": [], "source": {}, **parameters}
     kinds = {"dominant": dict, "notes": list, "source": dict}
     is_whole = all(isinstance(found.get(name), kind) for name, kind in kinds.items())
-    if not is_whole or not all(isinstance(text, str) for text in (*found["dominant"].values(), *found["notes"])):
+    if not is_whole or not all(
+        isinstance(text, str) for text in (*found["dominant"].values(), *found["notes"])
+    ):
         raise ValueError(
-            f"{path} does not say which context is dominant in which class, where the images come from, or what is to "
-            "be noted about them; make the manifest again with pfdl split."
+            f"{path} does not say which context is dominant in which class, where the images come"
+            " from, or what is to be noted about them; make the manifest again with pfdl split."
         )

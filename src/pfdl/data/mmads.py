@@ -1,9 +1,10 @@
 """MMADS: synthetic regression whose training sample was picked with a bias.
 
-The stable columns S cause Y; the unstable columns V do not. A sample is kept with a probability that is high where a
-few of the unstable columns, V_b, lie close to Y (or to −Y), so that in the kept data V_b predicts Y as well as a cause
-does. Drawn with another bias rate, the same V_b mislead. Described in "Out-of-distribution Generalization via Partial
-Feature Decorrelation" and, first, in "Stable Prediction with Model Misspecification and Agnostic Distribution Shift".
+The stable columns S cause Y; the unstable columns V do not. A sample is kept with a probability
+that is high where a few of the unstable columns, V_b, lie close to Y (or to −Y), so that in the
+kept data V_b predicts Y as well as a cause does. Drawn with another bias rate, the same V_b
+mislead. Described in "Out-of-distribution Generalization via Partial Feature Decorrelation" and,
+first, in "Stable Prediction with Model Misspecification and Agnostic Distribution Shift".
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class MMADS:
     @property
     def feature_names(self) -> list[str]:
         """Return the names of the columns: S1, S2, …, V1, V2, …."""
-        return [f"S{i + 1}" for i in range(len(self.stable))] + [f"V{i + 1}" for i in range(len(self.unstable))]
+        return [f"S{i + 1}" for i in range(len(self.stable))] + [
+            f"V{i + 1}" for i in range(len(self.unstable))
+        ]
 
     def frame(self) -> pd.DataFrame:
         """Return the columns and the outcome (last, named ``y``) as a pandas table."""
@@ -67,17 +70,24 @@ class MMADS:
 
 
 def make_mmads(
-    n: int, p: int, r: float, setting: Setting = "independent", *, seed: int | np.random.Generator | None = None
+    n: int,
+    p: int,
+    r: float,
+    setting: Setting = "independent",
+    *,
+    seed: int | np.random.Generator | None = None,
 ) -> MMADS:
     """Draw one environment of MMADS, with exactly n rows kept by the biased selection.
 
-    The outcome is y = Sβ + S1·S2·S3 + noise of standard deviation 0.3. A row is kept with probability
-    ``Π |r| ** (−5 · |y − sign(r) V_b|)`` over V_b, which is the first tenth of the columns, taken from V.
+    The outcome is y = Sβ + S1·S2·S3 + noise of standard deviation 0.3. A row is kept with
+    probability ``Π |r| ** (−5 · |y − sign(r) V_b|)`` over V_b, which is the first tenth of the
+    columns, taken from V.
 
-    Before the selection (S, V) is jointly Gaussian: given the rest, each column of V_b is a Gaussian that the selection
-    multiplies by an exponential. Both its normaliser and its law after the selection are known in closed form, so V_b
-    is integrated out of the acceptance and then drawn from its exact conditional law. The distribution is that of plain
-    rejection; the cost is a handful of proposals per row instead of thousands at large ``|r|``.
+    Before the selection (S, V) is jointly Gaussian: given the rest, each column of V_b is a
+    Gaussian that the selection multiplies by an exponential. Both its normaliser and its law after
+    the selection are known in closed form, so V_b is integrated out of the acceptance and then
+    drawn from its exact conditional law. The distribution is that of plain rejection; the cost is a
+    handful of proposals per row instead of thousands at large ``|r|``.
 
     Args:
         n: rows wanted.
@@ -96,7 +106,9 @@ def make_mmads(
         >>> data = make_mmads(1000, 10, 1.7, seed=0)
         >>> data.X.shape, data.biased.tolist()
         ((1000, 10), [5])
-        >>> float(np.corrcoef(data.X[:, 5], data.y)[0, 1].round(1))  # V1 is no cause of y, yet follows it
+        >>> float(
+        ...     np.corrcoef(data.X[:, 5], data.y)[0, 1].round(1)
+        ... )  # V1 is no cause of y, yet follows it
         0.8
     """
     if n < 1:
@@ -104,9 +116,13 @@ def make_mmads(
     if p < 10 or p % 2:
         raise ValueError(f"p must be even (half stable, half unstable) and at least 10, got {p}.")
     if not abs(r) > 1 or not math.isfinite(r):
-        raise ValueError(f"The bias rate r must be finite with |r| > 1 (|r| = 1 selects nothing), got {r}.")
+        raise ValueError(
+            f"The bias rate r must be finite with |r| > 1 (|r| = 1 selects nothing), got {r}."
+        )
     if setting not in SETTINGS:
-        raise ValueError(f"Unknown setting {setting!r}: choose one of {', '.join(map(repr, SETTINGS))}.")
+        raise ValueError(
+            f"Unknown setting {setting!r}: choose one of {', '.join(map(repr, SETTINGS))}."
+        )
     rng = np.random.default_rng(seed)
     half = p // 2
     stable, unstable = np.arange(half), np.arange(half, p)
@@ -119,13 +135,17 @@ def make_mmads(
     kept: list[tuple[FloatArray, FloatArray]] = []
     missing, chunk = n, 2 * n
     while missing > 0:
-        first, second = (rng.standard_normal((chunk, columns)) for columns in (mixing.shape[1] - half, half))
+        first, second = (
+            rng.standard_normal((chunk, columns)) for columns in (mixing.shape[1] - half, half)
+        )
         X = np.hstack([first, second]) @ mixing.T
         signal = X[:, :half] @ beta[:half] + X[:, 0] * X[:, 1] * X[:, 2]
         y = signal + _NOISE * rng.standard_normal(chunk)
         centre = X[:, others] @ slopes + rng.standard_normal((chunk, len(biased))) @ spread.T
         distance = (math.copysign(1.0, r) * y[:, None] - centre) / scale
-        log_acceptance = (_log_tilted_mass(distance, rate) - _log_tilted_mass(np.zeros(1), rate)).sum(axis=1)
+        log_acceptance = (
+            _log_tilted_mass(distance, rate) - _log_tilted_mass(np.zeros(1), rate)
+        ).sum(axis=1)
         accepted = np.flatnonzero(np.log1p(-rng.random(chunk)) <= log_acceptance)[:missing]
         X = X[accepted]
         X[:, biased] = centre[accepted] + scale * _draw_tilted(rng, distance[accepted], rate)
@@ -146,12 +166,16 @@ def make_mmads(
 
 
 def true_coefficients(p: int) -> FloatArray:
-    """Return the linear coefficients β of p columns: the cycle 1/3, −2/3, 1, −1/3, 2/3, −1 on S, zero on V."""
+    """Return the linear coefficients β of p columns: the cycle 1/3, −2/3, 1, −1/3, 2/3, −1 on S,
+    zero on V.
+    """
     return np.concatenate([np.resize(_COEFFICIENT_CYCLE, p // 2), np.zeros(p // 2)])
 
 
 def _mixing(setting: Setting, half: int) -> FloatArray:
-    """Return A for which (S, V) = A e before the selection, where e is independent and standard normal."""
+    """Return A for which (S, V) = A e before the selection, where e is independent and standard
+    normal.
+    """
     identity, zero = np.eye(half), np.zeros((half, half))
     following = np.roll(identity, 1, axis=1)  # following @ v is v shifted by one
     if setting == "v_to_s":
@@ -161,18 +185,25 @@ def _mixing(setting: Setting, half: int) -> FloatArray:
     return np.block([[chain, zero], [onto_v @ chain, identity]])
 
 
-def _condition(covariance: FloatArray, biased: IndexArray) -> tuple[IndexArray, FloatArray, float, FloatArray]:
-    """Return V_b given the other columns as N(centre, scale² I), the centre itself random where V_b is correlated.
+def _condition(
+    covariance: FloatArray, biased: IndexArray
+) -> tuple[IndexArray, FloatArray, float, FloatArray]:
+    """Return V_b given the other columns as N(centre, scale² I), the centre itself random where V_b
+    is correlated.
 
-    The conditional covariance Σ is split as scale² I + rest with scale² its smallest eigenvalue; the rest goes into the
-    centre. Given the centre the columns of V_b are independent, so the selection factorises over them.
+    The conditional covariance Σ is split as scale² I + rest with scale² its smallest eigenvalue;
+    the rest goes into the centre. Given the centre the columns of V_b are independent, so the
+    selection factorises over them.
 
     Returns:
-        The other columns, the slopes of the centre on them, the scale, and what spreads the centre by standard normal
-        noise.
+        The other columns, the slopes of the centre on them, the scale, and what spreads the centre
+        by standard normal noise.
     """
     others = np.setdiff1d(np.arange(len(covariance)), biased)
-    among_others, towards_biased = covariance[np.ix_(others, others)], covariance[np.ix_(others, biased)]
+    among_others, towards_biased = (
+        covariance[np.ix_(others, others)],
+        covariance[np.ix_(others, biased)],
+    )
     slopes = np.linalg.solve(among_others, towards_biased).astype(np.float64)
     conditional = covariance[np.ix_(biased, biased)] - towards_biased.T @ slopes
     eigenvalues, vectors = np.linalg.eigh(conditional)
@@ -181,7 +212,9 @@ def _condition(covariance: FloatArray, biased: IndexArray) -> tuple[IndexArray, 
 
 
 def _log_halves(t: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
-    """Return the logs of ∫ φ(e) exp(−rate |t − e|) de over e < t and over e > t (both times exp(−rate²/2))."""
+    """Return the logs of ∫ φ(e) exp(−rate |t − e|) de over e < t and over e > t (both times
+    exp(−rate²/2)).
+    """
     return -rate * t + log_ndtr(t - rate), rate * t + log_ndtr(-t - rate)
 
 
@@ -195,7 +228,8 @@ def _draw_tilted(rng: np.random.Generator, t: FloatArray, rate: float) -> FloatA
     """Draw e with density ∝ φ(e) exp(−rate |t − e|): a truncated Gaussian on each side of t."""
     log_left, log_right = _log_halves(t, rate)
     left = np.log(rng.random(t.shape)) < log_left - np.logaddexp(log_left, log_right)
-    # Mirrored, the right half is a left half: e ~ N(rate, 1) below ±t, by inversion on the log scale.
+    # Mirrored, the right half is a left half: e ~ N(rate, 1) below ±t, by inversion on the log
+    # scale.
     bound = np.where(left, t, -t)
     below = rate + ndtri_exp(np.log1p(-rng.random(t.shape)) + log_ndtr(bound - rate))
     drawn: FloatArray = np.where(left, below, -below)

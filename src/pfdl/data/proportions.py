@@ -1,4 +1,6 @@
-"""The proportional-bias protocol of NICO: every context everywhere, but in proportions that change at test time."""
+"""The proportional-bias protocol of NICO: every context everywhere, but in proportions that change
+at test time.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,17 @@ def parse_ratio(text: str) -> tuple[int, int]:
     """
     dominant, _, minor = text.partition(":")
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in (dominant, minor)):
-        raise ValueError(f"the ratio is {text!r}; give dominant:minor as two whole numbers from 1, such as 5:1.")
+        raise ValueError(
+            f"the ratio is {text!r}; give dominant:minor as two whole numbers from 1, such as 5:1."
+        )
     return int(dominant), int(minor)
 
 
 def split_by_proportion(
     samples: Sequence[Sample], ratio: str, *, seed: int, validation_fraction: float
 ) -> tuple[dict[str, set[str]], dict[str, str], list[str]]:
-    """Split images in contexts, each picture once, by the protocol of NICO: see :func:`pfdl.data.make_split`.
+    """Split images in contexts, each picture once, by the protocol of NICO: see
+    :func:`pfdl.data.make_split`.
 
     Returns:
         The paths of every set, the dominant context of every class, and notes.
@@ -56,22 +61,23 @@ def split_by_proportion(
     train, validation, short = _draw_rounds(trained, dominant, ratio, validation_fraction)
     if short:
         raise ValueError(
-            f"there are too few images for a training set at {ratio}: {short} on the training side, which gets "
-            f"{TRAIN_FRACTION:.0%} of them. Add images, remove the context, or choose another ratio or seed."
+            f"there are too few images for a training set at {ratio}: {short} on the training side,"
+            f" which gets {TRAIN_FRACTION:.0%} of them. Add images, remove the context, or choose"
+            " another ratio or seed."
         )
     sets = {"train": train, "validation": validation, "test": sides[1]}
     notes = []
     if len(train) + len(validation) < len(sides[0]):
         notes.append(
-            f"{len(train) + len(validation)} of the {len(sides[0])} images on the training side are used, to reach "
-            f"{ratio}; the ratio 'natural' uses all of them."
+            f"{len(train) + len(validation)} of the {len(sides[0])} images on the training side are"
+            f" used, to reach {ratio}; the ratio 'natural' uses all of them."
         )
     validated = {sample.class_name for sample in samples if sample.path in validation}
     lacking = [repr(name) for name in dominant if name not in validated]
     if lacking and validation_fraction:
         notes.append(
-            f"The validation set has no images of {', '.join(lacking)}: one round is all they suffice for, and it is "
-            "trained on."
+            f"The validation set has no images of {', '.join(lacking)}: one round is all they"
+            " suffice for, and it is trained on."
         )
     for test_ratio in TEST_RATIOS:
         drawn, _, short = _draw_rounds(tested, dominant, test_ratio)
@@ -82,11 +88,14 @@ def split_by_proportion(
     return sets, dominant, notes
 
 
-def divide(samples: Sequence[Sample], seed: int, fraction: float, purpose: str) -> tuple[set[str], set[str]]:
-    """Return the paths of a fraction of every class and context, of which one image stays whole, and the others.
+def divide(
+    samples: Sequence[Sample], seed: int, fraction: float, purpose: str
+) -> tuple[set[str], set[str]]:
+    """Return the paths of a fraction of every class and context, of which one image stays whole,
+    and the others.
 
-    Whole groups go, the largest first, to the part that lacks the larger share of its quota. Another purpose is
-    another draw.
+    Whole groups go, the largest first, to the part that lacks the larger share of its quota.
+    Another purpose is another draw.
     """
     cells = Counter(map(_cell_of, samples))
     units: dict[tuple[str, str], list[Sample]] = defaultdict(list)
@@ -98,9 +107,13 @@ def divide(samples: Sequence[Sample], seed: int, fraction: float, purpose: str) 
     parts: tuple[set[str], set[str]] = set(), set()
 
     def lacks(part: int, unit: tuple[str, str]) -> float:
-        return sum(missing[part][cell] / max(1, quotas[part][cell]) for cell in map(_cell_of, units[unit]))
+        return sum(
+            missing[part][cell] / max(1, quotas[part][cell]) for cell in map(_cell_of, units[unit])
+        )
 
-    for unit in sorted(units, key=lambda unit: (-len(units[unit]), _sort_key(seed, purpose, *unit))):
+    for unit in sorted(
+        units, key=lambda unit: (-len(units[unit]), _sort_key(seed, purpose, *unit))
+    ):
         part = 0 if lacks(0, unit) >= lacks(1, unit) else 1
         for sample in units[unit]:
             parts[part].add(sample.path)
@@ -114,7 +127,9 @@ def _quota(count: int, fraction: float) -> int:
 
 
 def _by_context(samples: Sequence[Sample], side: set[str]) -> Order:
-    """Return the paths that are on a side; a class and context that has none there has an empty list."""
+    """Return the paths that are on a side; a class and context that has none there has an empty
+    list.
+    """
     order: Order = {name: {} for name in sorted({sample.class_name for sample in samples})}
     for sample in samples:
         paths = order[sample.class_name].setdefault(sample.context, [])
@@ -129,7 +144,8 @@ def _draw_rounds(
     """Let every class give its share, round by round, until a context runs out.
 
     Returns:
-        The paths that were drawn, those of whole rounds that are held out of them, and the classes too small for one.
+        The paths that were drawn, those of whole rounds that are held out of them, and the classes
+        too small for one.
     """
     drawn: tuple[set[str], set[str]] = set(), set()
     short = []
@@ -141,7 +157,9 @@ def _draw_rounds(
             drawn[0].update(paths[: kept * needed[context]])
             drawn[1].update(paths[kept * needed[context] : rounds * needed[context]])
         if not rounds:
-            context = min(context for context, paths in contexts.items() if len(paths) < needed[context])
+            context = min(
+                context for context, paths in contexts.items() if len(paths) < needed[context]
+            )
             found = f"{len(contexts[context])} image(s) in context {context or NO_CONTEXT!r}"
             short.append(f"class {name!r} has {found} where {needed[context]} are needed")
     return *drawn, "; ".join(short)
@@ -152,5 +170,7 @@ def _cell_of(sample: Sample) -> tuple[str, str]:
 
 
 def _sort_key(seed: int, *parts: str) -> str:
-    """Return a hash to sort by, which shuffles: it depends on the seed and the item, not on its position."""
+    """Return a hash to sort by, which shuffles: it depends on the seed and the item, not on its
+    position.
+    """
     return hashlib.sha256("\0".join([str(seed), *parts]).encode()).hexdigest()

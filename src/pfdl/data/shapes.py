@@ -1,4 +1,6 @@
-"""Generate images of shapes on backgrounds: 8 classes × 8 contexts, from a seed, with nothing to download."""
+"""Generate images of shapes on backgrounds: 8 classes × 8 contexts, from a seed, with nothing to
+download.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ _STACK = 20
 
 
 def _length(x: Array, y: Array) -> Array:
-    length: Array = np.sqrt(x * x + y * y)  # several times as fast as np.hypot, whose care is not needed here
+    # Several times as fast as np.hypot, whose care is not needed here
+    length: Array = np.sqrt(x * x + y * y)
     return length
 
 
@@ -76,7 +79,9 @@ OUTLINES: dict[str, Outline] = {
     "star": _star,
     "triangle": _polygon(3, 0.56),
 }
-"""The classes: functions of two coordinates, negative inside a shape of about the size of the unit disc."""
+"""The classes: functions of two coordinates, negative inside a shape of about the size of the unit
+disc.
+"""
 
 
 def _wave(phase: Array) -> Array:
@@ -126,21 +131,28 @@ TEXTURES: dict[str, tuple[Texture, tuple[float, float, float], tuple[float, floa
     "rays": (_rays, (0.90, 0.75, 0.35), (0.75, 0.45, 0.20)),
     "rings": (_rings, (0.25, 0.45, 0.45), (0.50, 0.75, 0.70)),
     "stripes": (lambda x, y, rng: _wave(16 * x), (0.30, 0.50, 0.25), (0.60, 0.72, 0.40)),
-    "waves": (lambda x, y, rng: _wave(13 * y + 2.5 * np.sin(6 * x)), (0.20, 0.30, 0.60), (0.45, 0.60, 0.80)),
+    "waves": (
+        lambda x, y, rng: _wave(13 * y + 2.5 * np.sin(6 * x)),
+        (0.20, 0.30, 0.60),
+        (0.45, 0.60, 0.80),
+    ),
 }
-"""The contexts: a pattern between 0 and 1 over coordinates from −1 to 1, and the two colours it goes between."""
+"""The contexts: a pattern between 0 and 1 over coordinates from −1 to 1, and the two colours it
+goes between.
+"""
 
 
 class Shapes:
     """Generate images of a shape (the class) in front of a texture with its palette (the context).
 
-    Place, size, tilt, colours and opacity of the shape vary, and it stands among blots and noise: it can be learnt, but
-    the background is easier. It is a source like a folder: split it with :func:`pfdl.data.make_split`.
+    Place, size, tilt, colours and opacity of the shape vary, and it stands among blots and noise:
+    it can be learnt, but the background is easier. It is a source like a folder: split it with
+    :func:`pfdl.data.make_split`.
 
     Args:
         per_cell: Images of every class in every context.
-        strength: How much the background shows of the context, from 0 to 1. At 0 all contexts look the same, at 1
-            each has its own texture and colours.
+        strength: How much the background shows of the context, from 0 to 1. At 0 all contexts look
+            the same, at 1 each has its own texture and colours.
         seed: The images follow from it. (The seed of a split chooses among them.)
 
     Example:
@@ -163,7 +175,9 @@ class Shapes:
 
     @cached_property
     def images(self) -> Tensor:
-        """Draw all images on first use: bytes, shape (8 · 8 · per_cell, 3, 64, 64), in the order of ``samples``."""
+        """Draw all images on first use: bytes, shape (8 · 8 · per_cell, 3, 64, 64), in the order of
+        ``samples``.
+        """
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy works outside the interpreter lock
             cells = pool.map(self._draw_cell, *zip(*product(OUTLINES, TEXTURES), strict=True))
             return torch.from_numpy(np.concatenate(list(cells)))
@@ -172,13 +186,17 @@ class Shapes:
     def samples(self) -> tuple[Sample, ...]:
         """Return every image, in the order of the paths.
 
-        The hash is that of the recipe: pixels may differ by a rounding between processors, and splits must not.
+        The hash is that of the recipe: pixels may differ by a rounding between processors, and
+        splits must not.
         """
         samples = []
         for shape, texture, number in product(OUTLINES, TEXTURES, range(self.per_cell)):
             path = f"{shape}/{texture}/{number:06d}"
-            # The strength is called "temptation" here: another word would give other splits than those measured.
-            digest = hash_bytes(f"{RECIPE} seed {self.seed} temptation {float(self.strength)!r} {path}".encode())
+            # The strength is called "temptation" here: another word would give other splits than
+            # those measured.
+            digest = hash_bytes(
+                f"{RECIPE} seed {self.seed} temptation {float(self.strength)!r} {path}".encode()
+            )
             samples.append(Sample(path, shape, texture, digest, digest))
         return tuple(samples)
 
@@ -194,17 +212,22 @@ class Shapes:
         }
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size); ValueError if the manifest was made for other ones."""
+        """Return one image as bytes of shape (3, size, size); ValueError if the manifest was made
+        for other ones.
+        """
         index = self._index.get(path)
         if index is None or self.samples[index].sha256 != sha256:
             raise ValueError(
-                f"{path!r} is not the image of the manifest; draw with the recipe, strength and seed that its JSON "
-                f"file names (here {RECIPE}, {self.strength} and {self.seed}), and with at least its per_cell."
+                f"{path!r} is not the image of the manifest; draw with the recipe, strength and"
+                f" seed that its JSON file names (here {RECIPE}, {self.strength} and {self.seed}),"
+                " and with at least its per_cell."
             )
         image = self.images[index]
         if size == SIZE:
             return image
-        scaled = interpolate(image[None].float(), (size, size), mode="bilinear", antialias=True, align_corners=False)
+        scaled = interpolate(
+            image[None].float(), (size, size), mode="bilinear", antialias=True, align_corners=False
+        )
         return scaled[0].round().clamp(0, 255).to(torch.uint8)
 
     @cached_property
@@ -214,8 +237,9 @@ class Shapes:
     def _draw_cell(self, shape: str, texture: str) -> NDArray[np.uint8]:
         """Return all images of a class in a context, in stacks that fit a processor's cache.
 
-        Every stack has its own streams of chance, for the background, the things before it and the noise: the first
-        images stay what they are when there are to be more of them, the shapes when the strength changes.
+        Every stack has its own streams of chance, for the background, the things before it and the
+        noise: the first images stay what they are when there are to be more of them, the shapes
+        when the strength changes.
         """
         stacks = []
         for start in range(0, self.per_cell, _STACK):
@@ -230,8 +254,12 @@ class Shapes:
         return np.concatenate(stacks)[: self.per_cell]
 
 
-def _grid(rng: np.random.Generator, turn: float, scale: tuple[float, float], shift: float) -> tuple[Array, Array]:
-    """Return the coordinates of a stack's pixels, turned by up to ±turn, scaled and shifted at random."""
+def _grid(
+    rng: np.random.Generator, turn: float, scale: tuple[float, float], shift: float
+) -> tuple[Array, Array]:
+    """Return the coordinates of a stack's pixels, turned by up to ±turn, scaled and shifted at
+    random.
+    """
     axis = np.linspace(-1, 1, SIZE, dtype=np.float32)
     angle, factor = _uniform(rng, -turn, turn), _uniform(rng, *scale)
     x = axis[None, None, :] - _uniform(rng, -shift, shift)
@@ -241,17 +269,24 @@ def _grid(rng: np.random.Generator, turn: float, scale: tuple[float, float], shi
 
 
 def _background(texture: str, strength: float, rng: np.random.Generator) -> Array:
-    """Draw the context's pattern in its palette, mixed with clouds of any colours where the strength is below 1."""
+    """Draw the context's pattern in its palette, mixed with clouds of any colours where the
+    strength is below 1.
+    """
     pattern, *palette = TEXTURES[texture]
     x, y = _grid(rng, turn=0.4, scale=(0.8, 1.25), shift=1)
-    own = _blend(pattern(x, y, rng), *(np.array(color) + rng.normal(0, 0.06, (_STACK, 3)) for color in palette))
+    own = _blend(
+        pattern(x, y, rng),
+        *(np.array(color) + rng.normal(0, 0.06, (_STACK, 3)) for color in palette),
+    )
     if strength == 1:
         return own
     neutral = _blend(_clouds(x, y, rng), *rng.uniform(0.1, 0.9, (2, _STACK, 3)))
     return strength * own + (1 - strength) * neutral
 
 
-def _lay_over(picture: Array, shape: str, radius: tuple[float, float], rng: np.random.Generator) -> Array:
+def _lay_over(
+    picture: Array, shape: str, radius: tuple[float, float], rng: np.random.Generator
+) -> Array:
     """Draw a pale shape with a dark rim somewhere into every picture."""
     x, y = _grid(rng, turn=_TURN, scale=radius, shift=_SHIFT)
     distance = OUTLINES[shape](x, y)

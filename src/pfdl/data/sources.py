@@ -24,7 +24,10 @@ from pfdl.data.images import (
 
 ON_BAD_IMAGE = ("error", "skip")
 
-REMEDY = "Repair or remove them, or leave them out with --set on_bad_image=skip (in Python: on_bad_image='skip')."
+REMEDY = (
+    "Repair or remove them, or leave them out with --set on_bad_image=skip (in Python:"
+    " on_bad_image='skip')."
+)
 """What to do about unusable files, below the list of them."""
 
 _MOST_LISTED = 20
@@ -42,10 +45,10 @@ class Sample(NamedTuple):
         context: Where it shows it; ``""`` if the source knows no contexts.
         sha256: Hash of its content; ``""`` as long as the file has not been read.
         pixels: Hash of what it shows, equal for two files that hold the same picture.
-        split: The set that the data itself puts it in: ``"train"``, ``"validation"`` or ``"test"``; ``""`` if the data
-            has no sets of its own.
-        group: Images with the same entry (one patient, one background) must not be on both sides of a split; ``""`` if
-            the image may be on either.
+        split: The set that the data itself puts it in: ``"train"``, ``"validation"`` or ``"test"``;
+            ``""`` if the data has no sets of its own.
+        group: Images with the same entry (one patient, one background) must not be on both sides of
+            a split; ``""`` if the image may be on either.
     """
 
     path: str
@@ -58,7 +61,9 @@ class Sample(NamedTuple):
 
 
 class ContextSource(Protocol):
-    """Where images come from: what :func:`pfdl.data.open_images` returns, and all that splits and datasets know."""
+    """Where images come from: what :func:`pfdl.data.open_images` returns, and all that splits and
+    datasets know.
+    """
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -66,14 +71,20 @@ class ContextSource(Protocol):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """Return what these images are, for the manifest: entries that JSON can hold, the first of them ``kind``."""
+        """Return what these images are, for the manifest: entries that JSON can hold, the first of
+        them ``kind``.
+        """
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size); raises ValueError if its content has not this hash."""
+        """Return one image as bytes of shape (3, size, size); raises ValueError if its content has
+        not this hash.
+        """
 
 
 def describe_bad_images(root: Path | str, bad_images: Sequence[BadImage], then: str) -> str:
-    """Report all unusable files, and in the last line what follows; beyond the first twenty they are only counted."""
+    """Report all unusable files, and in the last line what follows; beyond the first twenty they
+    are only counted.
+    """
     lines = [f"{len(bad_images)} file(s) in {root} cannot be used:"]
     lines += [f"  {bad.path!r} {bad.reason}" for bad in bad_images[:_MOST_LISTED]]
     if len(bad_images) > _MOST_LISTED:
@@ -87,7 +98,8 @@ class Listing(NamedTuple):
     Attributes:
         samples: The files in the order of their paths, without hashes.
         bad: What cannot be used.
-        description: What these images are, for the manifest; the place on this machine is no part of it.
+        description: What these images are, for the manifest; the place on this machine is no part
+            of it.
     """
 
     samples: Sequence[Sample]
@@ -98,8 +110,8 @@ class Listing(NamedTuple):
 class ImageFiles:
     """Images that are files below one folder.
 
-    Nothing is read before ``samples`` is asked for; then every file is decoded once, so that what is unusable is known,
-    and named in one report, before training starts.
+    Nothing is read before ``samples`` is asked for; then every file is decoded once, so that what
+    is unusable is known, and named in one report, before training starts.
 
     Args:
         root: The folder.
@@ -110,7 +122,13 @@ class ImageFiles:
         root: The folder, as an absolute path.
     """
 
-    def __init__(self, root: str | Path, list_files: Callable[[Path], Listing], *, on_bad_image: str = "error") -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        list_files: Callable[[Path], Listing],
+        *,
+        on_bad_image: str = "error",
+    ) -> None:
         check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
         self.root = Path(root).resolve()
         self._list_files = list_files
@@ -122,8 +140,8 @@ class ImageFiles:
         """Return every usable image, in the order of the paths.
 
         Raises:
-            ValueError: If there are unusable files and they are not to be skipped, the images are in no known layout,
-                or a class has no usable image.
+            ValueError: If there are unusable files and they are not to be skipped, the images are
+                in no known layout, or a class has no usable image.
         """
         return self.check().samples
 
@@ -134,18 +152,24 @@ class ImageFiles:
         return {**checked.description, "left_out": [bad._asdict() for bad in checked.bad]}
 
     def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size); ValueError unless it is in the folder with this hash."""
+        """Return one image as bytes of shape (3, size, size); ValueError unless it is in the folder
+        with this hash.
+        """
         try:
             content = read_bytes(path_inside(self.root, path))
             if hash_bytes(content) != sha256:
-                raise BadImageError("has changed since the manifest was written; make a new manifest with pfdl split")
+                raise BadImageError(
+                    "has changed since the manifest was written; make a new manifest with pfdl"
+                    " split"
+                )
             with decoded(content) as image:
                 return to_tensor(image, size)
         except BadImageError as error:
             raise ValueError(f"{path!r} in {self.root} {error}.") from error
 
     def check(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> Listing:
-        """Decode every file, once however often this is called; return the images, with hashes, and what is unusable.
+        """Decode every file, once however often this is called; return the images, with hashes, and
+        what is unusable.
 
         Args:
             on_progress: Called with the number of files checked so far and the number of all files.
@@ -161,8 +185,12 @@ class ImageFiles:
         found, unlisted, description = self._list_files(self.root)
         samples: list[Sample] = []
         bad = list(unlisted)
-        # Decoders work outside the interpreter lock. Tasks of many files, because one for each costs more than it.
-        batches = [found[start : start + _FILES_PER_TASK] for start in range(0, len(found), _FILES_PER_TASK)]
+        # Decoders work outside the interpreter lock. Tasks of many files, because one for each
+        # costs more than it.
+        batches = [
+            found[start : start + _FILES_PER_TASK]
+            for start in range(0, len(found), _FILES_PER_TASK)
+        ]
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             results = pool.map(lambda files: [self._examine(file) for file in files], batches)
             for done, examined in enumerate(results, start=1):
@@ -172,9 +200,14 @@ class ImageFiles:
         bad.sort()
         if bad and self._on_bad_image == "error":
             raise ValueError(describe_bad_images(self.root, bad, REMEDY))
-        lost = sorted({file.class_name for file in found} - {sample.class_name for sample in samples})
+        lost = sorted(
+            {file.class_name for file in found} - {sample.class_name for sample in samples}
+        )
         if lost:
-            then = f"No usable image is left in {', '.join(map(repr, lost))}; repair the images or remove the class."
+            then = (
+                f"No usable image is left in {', '.join(map(repr, lost))}; repair the images or"
+                " remove the class."
+            )
             raise ValueError(describe_bad_images(self.root, bad, then))
         return Listing(tuple(samples), tuple(bad), description)
 

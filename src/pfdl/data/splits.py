@@ -1,4 +1,6 @@
-"""Which images to train on and which to test on: the data's own sets, a plain split, or NICO's protocol."""
+"""Which images to train on and which to test on: the data's own sets, a plain split, or NICO's
+protocol.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ NATURAL = "natural"
 """The ratio that leaves the contexts in the proportions that they have."""
 
 _MOST_NAMED = 3
-"""So many files, or pictures that occur twice, are named; of more, the first ones and their number."""
+"""So many files, or pictures that occur twice, are named; of more, the first ones and their number.
+"""
 
 
 def make_split(
@@ -25,30 +28,33 @@ def make_split(
 
     How depends on the data:
 
-    - *Data with sets of its own* (folders train and test, or a column that says so) keeps them. Where it has no
-      validation set, a share of the training set is held out; where it has a validation set and no test set, that is
-      the test set.
+    - *Data with sets of its own* (folders train and test, or a column that says so) keeps them.
+      Where it has no validation set, a share of the training set is held out; where it has a
+      validation set and no test set, that is the test set.
     - *Other data* is split 60:40 inside every class and context, and every image is used.
-    - *Data with contexts, where a ratio is asked for*, is split by the proportional-bias protocol of NICO. Inside every
-      class and context 60 % go to the training side and 40 % to the test side. In every class one context is drawn as
-      the dominant one, for training and for testing. A set of ratio a:b has, in every class, a images of the dominant
-      context for every b images of each minor one, until one of them runs out; the other images are left out. The
-      training set has the given ratio, and the validation set, taken out of it, has it too; the test sets have the
-      ``TEST_RATIOS``, and the set ``test`` is the whole test side.
+    - *Data with contexts, where a ratio is asked for*, is split by the proportional-bias protocol
+      of NICO. Inside every class and context 60 % go to the training side and 40 % to the test
+      side. In every class one context is drawn as the dominant one, for training and for testing. A
+      set of ratio a:b has, in every class, a images of the dominant context for every b images of
+      each minor one, until one of them runs out; the other images are left out. The training set
+      has the given ratio, and the validation set, taken out of it, has it too; the test sets have
+      the ``TEST_RATIOS``, and the set ``test`` is the whole test side.
 
-    Images of one group, such as those of one patient, are never on both sides; the 60:40 proportion then holds as
-    nearly as the groups allow. All chance comes from hashes of the seed with contents and names: the same images give
-    the same split on every machine, whatever their file names, and a further class leaves the split of the others as it
-    is.
+    Images of one group, such as those of one patient, are never on both sides; the 60:40 proportion
+    then holds as nearly as the groups allow. All chance comes from hashes of the seed with contents
+    and names: the same images give the same split on every machine, whatever their file names, and
+    a further class leaves the split of the others as it is.
 
-    A picture that occurs twice is used once, so that no content can be on both sides; a picture that occurs under two
-    classes is not used. In sets of the data's own, only a picture of the test set that is trained on is left out, of
-    training. All this is told in ``parameters["notes"]``, as are images that a ratio leaves out, test sets for which
-    the images do not suffice, a ratio that is not used, and images without a context where others have one.
+    A picture that occurs twice is used once, so that no content can be on both sides; a picture
+    that occurs under two classes is not used. In sets of the data's own, only a picture of the test
+    set that is trained on is left out, of training. All this is told in ``parameters["notes"]``, as
+    are images that a ratio leaves out, test sets for which the images do not suffice, a ratio that
+    is not used, and images without a context where others have one.
 
     Args:
         source: The images.
-        ratio: Proportion of the training set, as ``"dominant:minor"``; ``"natural"`` leaves it as it is.
+        ratio: Proportion of the training set, as ``"dominant:minor"``; ``"natural"`` leaves it as
+            it is.
         seed: Another seed is another draw of sides and dominant contexts.
         validation_fraction: Share of the training set that is held out, below 1.
 
@@ -56,19 +62,28 @@ def make_split(
         The manifest.
 
     Raises:
-        ValueError: If the source refuses, an argument is out of range, or the images do not suffice for training.
+        ValueError: If the source refuses, an argument is out of range, or the images do not suffice
+            for training.
     """
     if ratio != NATURAL:
         parse_ratio(ratio)
     check_count("seed", seed, 0)
     if not 0 <= validation_fraction < 1:
-        raise ValueError(f"validation_fraction is {validation_fraction}; it must be at least 0 and below 1.")
+        raise ValueError(
+            f"validation_fraction is {validation_fraction}; it must be at least 0 and below 1."
+        )
     if has_own_sets := _has_own_sets(source.samples):
         samples, sets, notes = _keep_own_sets(source.samples)
     else:
         samples, notes = _without_repetitions(source.samples)
-    if is_proportional := not has_own_sets and ratio != NATURAL and any(sample.context for sample in samples):
-        sets, dominant, more = split_by_proportion(samples, ratio, seed=seed, validation_fraction=validation_fraction)
+    if (
+        is_proportional := not has_own_sets
+        and ratio != NATURAL
+        and any(sample.context for sample in samples)
+    ):
+        sets, dominant, more = split_by_proportion(
+            samples, ratio, seed=seed, validation_fraction=validation_fraction
+        )
         notes += more
     else:
         if not has_own_sets:
@@ -76,14 +91,19 @@ def make_split(
             sets = {"train": train, "validation": set(), "test": test}
         if not sets["validation"] and validation_fraction:
             inside = [sample for sample in samples if sample.path in sets["train"]]
-            sets["train"], sets["validation"] = divide(inside, seed, 1 - validation_fraction, "validation")
+            sets["train"], sets["validation"] = divide(
+                inside, seed, 1 - validation_fraction, "validation"
+            )
         dominant = _most_frequent(samples, sets["train"])
         if ratio != NATURAL:
             why = "sets of its own" if has_own_sets else "no contexts"
             notes.append(f"The ratio {ratio} was not used: the data has {why}.")
     lacking = sum(not sample.context for sample in samples)
     if lacking and any(sample.context for sample in samples if sample.path in sets["train"]):
-        notes.append(f"{lacking} of {len(samples)} images have no context; they count as a context of their own.")
+        notes.append(
+            f"{lacking} of {len(samples)} images have no context; they count as a context of their"
+            " own."
+        )
     description = dict(source.description)
     parameters: dict[str, Any] = {
         "seed": seed,
@@ -105,7 +125,8 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
 
     Args:
         source: The images.
-        trained_on: The split of the model that is to be tested. Pictures of its training side are left out.
+        trained_on: The split of the model that is to be tested. Pictures of its training side are
+            left out.
 
     Returns:
         A manifest whose one set is ``test``.
@@ -113,13 +134,25 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
     Raises:
         ValueError: If no image is left.
     """
-    by_split = {name: [sample for sample in source.samples if sample.split == name] for name in ("test", "validation")}
+    by_split = {
+        name: [sample for sample in source.samples if sample.split == name]
+        for name in ("test", "validation")
+    }
     samples = by_split["test"] or by_split["validation"] or source.samples
-    seen = set() if trained_on is None else {row.sha256 for row in trained_on.rows if row.side == "train"}
+    seen = (
+        set()
+        if trained_on is None
+        else {row.sha256 for row in trained_on.rows if row.side == "train"}
+    )
     kept = [sample for sample in samples if sample.sha256 not in seen]
-    left_out = f"Left out: {len(samples) - len(kept)} of {len(samples)} images, which the model was trained on."
+    left_out = (
+        f"Left out: {len(samples) - len(kept)} of {len(samples)} images, which the model was"
+        " trained on."
+    )
     if not kept:
-        raise ValueError("the model was trained on all of these images; give images that it has not seen.")
+        raise ValueError(
+            "the model was trained on all of these images; give images that it has not seen."
+        )
     names = sorted({sample.class_name for sample in kept})
     parameters: dict[str, Any] = {
         "protocol": "test",
@@ -128,24 +161,28 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
         "images": {"test": len(kept)},
         "notes": [left_out] if len(kept) < len(samples) else [],
     }
-    return Manifest(_make_rows(sorted(kept), {"test": {sample.path for sample in kept}}), parameters)
+    return Manifest(
+        _make_rows(sorted(kept), {"test": {sample.path for sample in kept}}), parameters
+    )
 
 
 def _has_own_sets(samples: Sequence[Sample]) -> bool:
-    """Return whether the data says itself what to test on; ValueError if then a class has no images to train on."""
+    """Return whether the data says itself what to test on; ValueError if then a class has no images
+    to train on.
+    """
     splits = {sample.split for sample in samples}
     if splits <= {"", "train"}:
         return False
     if "train" not in splits:
         raise ValueError(
-            f"the data has {' and '.join(sorted(splits - {''}))} images of its own but none to train on; "
-            "put images into a set called train, or give the data to pfdl evaluate."
+            f"the data has {' and '.join(sorted(splits - {''}))} images of its own but none to"
+            " train on; put images into a set called train, or give the data to pfdl evaluate."
         )
     trained = {sample.class_name for sample in samples if sample.split in ("", "train")}
     if unknown := sorted({sample.class_name for sample in samples} - trained):
         raise ValueError(
-            f"the data tests on images of {_name_some(unknown, 'classes')}, which its training set does not have; "
-            "both must have the same classes."
+            f"the data tests on images of {_name_some(unknown, 'classes')}, which its training set"
+            " does not have; both must have the same classes."
         )
     return True
 
@@ -156,26 +193,39 @@ def _most_frequent(samples: Sequence[Sample], train: set[str]) -> dict[str, str]
     for sample in samples:
         if sample.path in train:
             contexts[sample.class_name][sample.context] += 1
-    return {name: min(contexts[name], key=lambda c: (-contexts[name][c], c)) for name in sorted(contexts)}
+    return {
+        name: min(contexts[name], key=lambda c: (-contexts[name][c], c))
+        for name in sorted(contexts)
+    }
 
 
-def _keep_own_sets(samples: Sequence[Sample]) -> tuple[list[Sample], dict[str, set[str]], list[str]]:
+def _keep_own_sets(
+    samples: Sequence[Sample],
+) -> tuple[list[Sample], dict[str, set[str]], list[str]]:
     """Take the sets as they are, but train on no picture of the test set."""
     notes = []
     names = {"": "train"}
     if not any(sample.split == "test" for sample in samples):
-        notes.append("The data has no test set: its validation set is the test set, and another one is held out.")
+        notes.append(
+            "The data has no test set: its validation set is the test set, and another one is held"
+            " out."
+        )
         names["validation"] = "test"
     samples = [sample._replace(split=names.get(sample.split, sample.split)) for sample in samples]
     first: dict[str, str] = {}
-    for sample in sorted(samples, key=lambda sample: ("test", "validation", "train").index(sample.split)):
+    for sample in sorted(
+        samples, key=lambda sample: ("test", "validation", "train").index(sample.split)
+    ):
         first.setdefault(sample.pixels, sample.split)
     kept = [sample for sample in samples if first[sample.pixels] == sample.split]
     if lost := [sample.path for sample in samples if first[sample.pixels] != sample.split]:
         notes.append(
-            f"Left out of training or validation: {_name_some(lost)}, as the same picture is held out or tested on."
+            f"Left out of training or validation: {_name_some(lost)}, as the same picture is held"
+            " out or tested on."
         )
-    sets = {name: {s.path for s in kept if s.split == name} for name in ("train", "validation", "test")}
+    sets = {
+        name: {s.path for s in kept if s.split == name} for name in ("train", "validation", "test")
+    }
     return sorted(kept), sets, notes
 
 
@@ -188,17 +238,25 @@ def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[
             conflicting.add(sample.pixels)
     notes = []
     if lost := [sample.path for sample in samples if sample.pixels in conflicting]:
-        notes.append(f"Left out, because the same picture has different classes: {_name_some(lost)}.")
+        notes.append(
+            f"Left out, because the same picture has different classes: {_name_some(lost)}."
+        )
     kept = sorted(sample for sample in first.values() if sample.pixels not in conflicting)
-    if copies := sorted({sample.path for sample in samples} - {sample.path for sample in kept} - set(lost)):
-        notes.append(f"Left out, because the same picture is in another file: {_name_some(copies)}.")
+    if copies := sorted(
+        {sample.path for sample in samples} - {sample.path for sample in kept} - set(lost)
+    ):
+        notes.append(
+            f"Left out, because the same picture is in another file: {_name_some(copies)}."
+        )
     return kept, notes
 
 
 def _make_rows(samples: Sequence[Sample], sets: Mapping[str, set[str]]) -> tuple[ManifestRow, ...]:
     def make_row(sample: Sample) -> ManifestRow:
         side = "test" if sample.path in sets["test"] else "train"
-        return ManifestRow(*sample[:4], side, tuple(name for name in sets if sample.path in sets[name]))
+        return ManifestRow(
+            *sample[:4], side, tuple(name for name in sets if sample.path in sets[name])
+        )
 
     return tuple(map(make_row, samples))
 

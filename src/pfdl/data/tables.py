@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CELEBA_TEXT = ".txt"
-"""Ending of the two tables of CelebA as its authors publish them; others have CSV files of the same content."""
+"""Ending of the two tables of CelebA as its authors publish them; others have CSV files of the same
+content.
+"""
 
 TABLES = (".csv", ".tsv", ".parquet", CELEBA_TEXT)
 """Endings of the names of files that are tables."""
@@ -32,43 +34,66 @@ MAX_BYTES = 1 << 30
 WILDS_SPLITS = {"0": "train", "1": "validation", "2": "test"}
 
 _USUAL_NAMES = {
-    "path": ("path", "file_name", "filename", "img_filename", "image_path", "file", "image", "image_id"),
+    "path": (
+        "path",
+        "file_name",
+        "filename",
+        "img_filename",
+        "image_path",
+        "file",
+        "image",
+        "image_id",
+    ),
     "label": ("label", "y", "class", "target", "class_name"),
     "context": ("context", "place", "background", "domain", "environment"),
     "split": ("split", "partition"),
     "group": (),
 }
-"""Column names that are recognised without being named, by what they hold; the first one present is taken."""
+"""Column names that are recognised without being named, by what they hold; the first one present is
+taken.
+"""
 
 
 def find_columns(
-    table: Path, names: Sequence[str], given: Mapping[str, str], needed: Sequence[str] = ("path", "label")
+    table: Path,
+    names: Sequence[str],
+    given: Mapping[str, str],
+    needed: Sequence[str] = ("path", "label"),
 ) -> dict[str, str]:
-    """Return which of a table's columns holds what; ValueError if a named one is missing, or one that is needed.
+    """Return which of a table's columns holds what; ValueError if a named one is missing, or one
+    that is needed.
 
-    ``given`` are the columns that the user named, by what they hold (path, label, context, split, group).
+    ``given`` are the columns that the user named, by what they hold (path, label, context, split,
+    group).
     """
     for role in given:
         check_choice("what a column holds", role, _USUAL_NAMES)
     found: dict[str, str] = {}
     for role, usual in _USUAL_NAMES.items():
         if role in given and given[role] not in names:
-            raise ValueError(f"{table} has no column {given[role]!r}; it has {', '.join(map(repr, names))}.")
+            raise ValueError(
+                f"{table} has no column {given[role]!r}; it has {', '.join(map(repr, names))}."
+            )
         guesses = [name for guess in usual for name in names if name.lower() == guess]
         if role in given or guesses:
             found[role] = given[role] if role in given else guesses[0]
         elif role in needed:
             raise ValueError(
-                f"{table} has no column called {' or '.join(usual)}; say which of {', '.join(map(repr, names))} is "
-                f"the {role} (on the command line: --columns {role}=NAME)."
+                f"{table} has no column called {' or '.join(usual)}; say which of"
+                f" {', '.join(map(repr, names))} is the {role} (on the command line: --columns"
+                f" {role}=NAME)."
             )
     return found
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file is a table of images by its name; a text file is one only under CelebA's names."""
+    """Return whether a file is a table of images by its name; a text file is one only under
+    CelebA's names.
+    """
     ending = path.suffix.lower()
-    return ending in TABLES and (ending != CELEBA_TEXT or path.stem in (_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
+    return ending in TABLES and (
+        ending != CELEBA_TEXT or path.stem in (_CELEBA_ATTRIBUTES, _CELEBA_SPLITS)
+    )
 
 
 def list_table(
@@ -80,22 +105,26 @@ def list_table(
 ) -> Listing:
     """List the images that a table names.
 
-    The table has a line for each: CSV (any of ``, ; tab |`` between the cells), Parquet, or CelebA. A label or context
-    of −1 and 1, as CelebA's attributes have, is named after its column: "not Male" and "Male".
+    The table has a line for each: CSV (any of ``, ; tab |`` between the cells), Parquet, or CelebA.
+    A label or context of −1 and 1, as CelebA's attributes have, is named after its column: "not
+    Male" and "Male".
 
     Args:
         root: The folder that paths are relative to.
         table: The file.
         columns: Which column holds what, as in :func:`pfdl.data.open_images`.
         hints: Which column holds what, if it is there; looked for before the usual names.
-        searches: Whether to look for the images in the folders below ``root`` if the first one is not in it.
+        searches: Whether to look for the images in the folders below ``root`` if the first one is
+            not in it.
 
     Raises:
         ValueError: If a column is missing, or no images of at least two classes are named.
     """
     cells = _read_cells(table)
     names = list(cells.columns)
-    hinted = {role: name for role, name in (hints or {}).items() if role in _USUAL_NAMES and name in names}
+    hinted = {
+        role: name for role, name in (hints or {}).items() if role in _USUAL_NAMES and name in names
+    }
     found = find_columns(table, names, {**hinted, **(columns or {})})
     prefix = _find_prefix(root, cells[found["path"]]) if searches else ""
     blank = [""] * len(cells)
@@ -117,20 +146,29 @@ def list_table(
     if not classes:
         raise ValueError(f"{table} names no image that could be used{_reasons(bad, other_sets)}.")
     if len(classes) < 2:
-        raise ValueError(f"{table} has the one class {classes[0]!r} under {found['label']!r}; at least two are needed.")
+        raise ValueError(
+            f"{table} has the one class {classes[0]!r} under {found['label']!r}; at least two are"
+            " needed."
+        )
     notes = [
-        f"Left out: {count} images whose entry under {found['split']!r} is {name!r}, which is none of train, val, test."
+        f"Left out: {count} images whose entry under {found['split']!r} is {name!r}, which is none"
+        " of train, val, test."
         for name, count in other_sets.items()
     ]
     if prefix:
         notes.append(f"The images of {table.name} were found in {prefix!r}.")
-    return Listing(sorted(samples.values()), bad, {"kind": "table", "columns": found, "notes": notes})
+    return Listing(
+        sorted(samples.values()), bad, {"kind": "table", "columns": found, "notes": notes}
+    )
 
 
-def list_paths(table: Path, path_column: str | None = None, image_root: str | Path | None = None) -> list[Path]:
+def list_paths(
+    table: Path, path_column: str | None = None, image_root: str | Path | None = None
+) -> list[Path]:
     """List the images that a table names, in its order, whatever else it says of them.
 
-    Column and folder are found as :func:`list_table` does. ValueError if a path leads out of the folder.
+    Column and folder are found as :func:`list_table` does. ValueError if a path leads out of the
+    folder.
     """
     cells = _read_cells(table)
     given = {} if path_column is None else {"path": path_column}
@@ -147,7 +185,8 @@ def list_paths(table: Path, path_column: str | None = None, image_root: str | Pa
 
 
 def _find_prefix(root: Path, paths: Iterable[str]) -> str:
-    """Return the folder below the table's, with a ``/``, in which the first image is; ``""`` for the table's own.
+    """Return the folder below the table's, with a ``/``, in which the first image is; ``""`` for
+    the table's own.
 
     CelebA's images are in ``img_align_celeba``, iWildCam's in ``train``, and no table says so.
     """
@@ -177,7 +216,10 @@ def _reasons(bad: list[BadImage], other_sets: Counter[str]) -> str:
     if bad:
         return f"; the first one {bad[0].path!r} {bad[0].reason}"
     if other_sets:
-        return f": its sets are {', '.join(map(repr, other_sets))} instead of train, val and test (or 0, 1 and 2)"
+        return (
+            f": its sets are {', '.join(map(repr, other_sets))} instead of train, val and test (or"
+            " 0, 1 and 2)"
+        )
     return ""
 
 
@@ -190,31 +232,46 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _name_cells(cells: Sequence[str], column: str) -> list[str]:
-    """Return names in Unicode's composed form; where cells are −1 and 1, whether each is what the column is called."""
+    """Return names in Unicode's composed form; where cells are −1 and 1, whether each is what the
+    column is called.
+    """
     if set(cells) == {"-1", "1"}:
         return [column if cell == "1" else f"not {column}" for cell in cells]
     return [unicodedata.normalize("NFC", cell) for cell in cells]
 
 
 def _read_cells(path: Path) -> pd.DataFrame:
-    """Read all cells as text, with ``""`` for what is missing; to CelebA's attributes its sets are added."""
+    """Read all cells as text, with ``""`` for what is missing; to CelebA's attributes its sets are
+    added.
+    """
     import pandas as pd
 
     ending = path.suffix.lower()
     how: dict[str, Any] = {"limit": MAX_BYTES, "dtype": str, "keep_default_na": False}
     if ending == ".parquet":
-        cells = read_frame(path, limit=MAX_BYTES).convert_dtypes().astype(object)  # 1 for a whole number of any type
+        # 1 for a whole number of any type
+        cells = read_frame(path, limit=MAX_BYTES).convert_dtypes().astype(object)
     elif ending != CELEBA_TEXT:
         cells = read_frame(path, **how)
     elif path.stem == _CELEBA_SPLITS:
         cells = read_frame(path, **how, sep=r"\s+", names=["image_id", "partition"])
-    else:  # their number, the names of the attributes, and lines that begin with the name of the image
+    else:
+        # Their number, the names of the attributes, and lines that begin with the image's name.
         cells = read_frame(path, **how, sep=r"\s+", skiprows=1).reset_index(names="image_id")
     cells = pd.DataFrame(
-        {str(name): cells[name].map(lambda cell: str(cell).strip(), na_action="ignore").fillna("") for name in cells}
+        {
+            str(name): (
+                cells[name].map(lambda cell: str(cell).strip(), na_action="ignore").fillna("")
+            )
+            for name in cells
+        }
     )
     partition = path.with_stem(path.stem.replace(_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
-    if path.stem.startswith(_CELEBA_ATTRIBUTES) and "partition" not in cells.columns and partition.is_file():
+    if (
+        path.stem.startswith(_CELEBA_ATTRIBUTES)
+        and "partition" not in cells.columns
+        and partition.is_file()
+    ):
         sets = dict(_read_cells(partition).iloc[:, :2].itertuples(index=False, name=None))
         cells["partition"] = [sets.get(name, "") for name in cells.iloc[:, 0]]
     return cells

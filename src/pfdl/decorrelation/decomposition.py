@@ -1,4 +1,6 @@
-"""The feature decomposition network g: each feature of an embedding predicted from all the others."""
+"""The feature decomposition network g: each feature of an embedding predicted from all the
+others.
+"""
 
 from __future__ import annotations
 
@@ -31,25 +33,29 @@ class FeatureDecomposition(nn.Module):
 
     .. math:: \tilde U_{ij} = g(U_i \text{ without coordinate } j)
 
-    is the *correlated part* of feature j: what the other features already say about it. The rest, U − Ũ, is the
-    independent part. Ũ_ij does not depend on U_ij: that derivative is zero, not merely small, and on a CPU and on the
-    plain path U_ij is not even read. The kernels of a GPU keep a running sum along the features, which leaves of a
-    feature its rounding: one that is r times as large as the others has an error of about r·10⁻⁷ in its own correlated
-    part, and no other feature has (:class:`pfdl.PartialDecorrelation` warns from r = 10⁴ on).
+    is the *correlated part* of feature j: what the other features already say about it. The rest, U
+    − Ũ, is the independent part. Ũ_ij does not depend on U_ij: that derivative is zero, not merely
+    small, and on a CPU and on the plain path U_ij is not even read. The kernels of a GPU keep a
+    running sum along the features, which leaves of a feature its rounding: one that is r times as
+    large as the others has an error of about r·10⁻⁷ in its own correlated part, and no other
+    feature has (:class:`pfdl.PartialDecorrelation` warns from r = 10⁴ on).
 
-    All p predictions cost O(n·p·h), not O(n·p²·h), and large batches are worked off in chunks, so that the n·p·h hidden
-    activations are never all in memory.
+    All p predictions cost O(n·p·h), not O(n·p²·h), and large batches are worked off in chunks, so
+    that the n·p·h hidden activations are never all in memory.
 
     Args:
         num_features: p, the width of the embedding, at least 2.
         hidden: Widths of the hidden layers, or one width for a single layer. ``()`` makes g linear.
-        sharing: ``"strict"``: the paper's g, one network on the p−1 remaining coordinates that is not told which
-            feature j it predicts. ``"indexed"``: g also gets j, through a learnt bias per feature in the first layer.
-            Both cost the same. A strict g cannot distinguish features, so it explains much less of their variance.
-        activation: ``"relu"``, ``"gelu"``, ``"silu"``, ``"tanh"``, ``"elu"``, ``"leaky_relu"`` or ``"identity"``.
-        kernel: ``"auto"`` (default): for one hidden layer with ReLU or GELU the closed form, as fused Triton kernels
-            on a GPU, in PyTorch on a CPU; for anything else the plain path, chunked PyTorch with autograd. Both give
-            the same up to rounding. ``"plain"`` insists on the latter.
+        sharing: ``"strict"``: the paper's g, one network on the p−1 remaining coordinates that is
+            not told which feature j it predicts. ``"indexed"``: g also gets j, through a learnt
+            bias per feature in the first layer. Both cost the same. A strict g cannot distinguish
+            features, so it explains much less of their variance.
+        activation: ``"relu"``, ``"gelu"``, ``"silu"``, ``"tanh"``, ``"elu"``, ``"leaky_relu"`` or
+            ``"identity"``.
+        kernel: ``"auto"`` (default): for one hidden layer with ReLU or GELU the closed form, as
+            fused Triton kernels on a GPU, in PyTorch on a CPU; for anything else the plain path,
+            chunked PyTorch with autograd. Both give the same up to rounding. ``"plain"`` insists on
+            the latter.
 
     Raises:
         ValueError, TypeError: If an argument cannot be used; the message says what would be right.
@@ -89,9 +95,13 @@ class FeatureDecomposition(nn.Module):
         outputs = [*widths, 1]
         self.first_weight = nn.Parameter(torch.empty(outputs[0], visible))
         self.first_bias = nn.Parameter(
-            torch.empty(num_features, outputs[0]) if sharing == "indexed" else torch.empty(outputs[0])
+            torch.empty(num_features, outputs[0])
+            if sharing == "indexed"
+            else torch.empty(outputs[0])
         )
-        self.layers = nn.ModuleList(nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(outputs))
+        self.layers = nn.ModuleList(
+            nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(outputs)
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -107,8 +117,9 @@ class FeatureDecomposition(nn.Module):
         """Return the correlated part of ``features``.
 
         Args:
-            features: Shape (n, p), floating point. The result has the dtype of g's parameters; under autocast too,
-                because half precision is too coarse for the sums over many features.
+            features: Shape (n, p), floating point. The result has the dtype of g's parameters;
+                under autocast too, because half precision is too coarse for the sums over many
+                features.
 
         Returns:
             Ũ, shape (n, p).
@@ -119,14 +130,25 @@ class FeatureDecomposition(nn.Module):
         correlated: Tensor
         with torch.autocast(features.device.type, enabled=False):
             if kernels is None:
-                layers = [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
+                layers = [
+                    (layer.weight, layer.bias)
+                    for layer in self.layers
+                    if isinstance(layer, nn.Linear)
+                ]
                 return leave_one_out_mlp(
-                    features.to(dtype), self.first_weight.T, self.first_bias, layers, self.activation
+                    features.to(dtype),
+                    self.first_weight.T,
+                    self.first_bias,
+                    layers,
+                    self.activation,
                 )
-            u = features.to(dtype) if features.device.type == "cpu" else features  # Triton casts as it reads
+            # Triton casts as it reads
+            u = features.to(dtype) if features.device.type == "cpu" else features
             readout = self.layers[0]
             parameters = (self.first_weight, self.first_bias, readout.weight, readout.bias)
-            correlated = LeaveOneOut.apply(u, *parameters, kernels, type(self.activation).__name__.lower())
+            correlated = LeaveOneOut.apply(
+                u, *parameters, kernels, type(self.activation).__name__.lower()
+            )
             return correlated
 
     def extra_repr(self) -> str:

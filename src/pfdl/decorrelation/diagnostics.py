@@ -10,7 +10,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What the last call saw, as tensors on the device: reading a number is what waits for the device.
+    """What the last call saw, as tensors on the device: reading a number is what waits for the
+    device.
 
     Attributes:
         decorrelation_loss: L_decorr, without its weight.
@@ -36,9 +37,11 @@ class Diagnostics:
 
     @property
     def r2(self) -> Tensor | None:
-        """Return the R² of g for each feature on the last batch it was fitted to, before the update.
+        """Return the R² of g for each feature on the last batch it was fitted to, before the
+        update.
 
-        1: wholly predictable from the others, 0: no better than its mean. NaN for a feature that was constant.
+        1: wholly predictable from the others, 0: no better than its mean. NaN for a feature that
+        was constant.
         """
         if self.unexplained is None or self.variance is None:
             return None

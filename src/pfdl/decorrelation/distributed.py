@@ -1,8 +1,10 @@
-"""Sums over the processes of a data-parallel run, so that both steps see the union of all their batches.
+"""Sums over the processes of a data-parallel run, so that both steps see the union of all their
+batches.
 
-The mean over the batch stands inside the square of L_decorr: the average of per-process losses is not the loss of the
-whole batch. What is linear in the samples is summed over the processes before it is squared: p numbers, never the
-features. Counts travel along, so that batches of different sizes are weighted as one batch would be.
+The mean over the batch stands inside the square of L_decorr: the average of per-process losses is
+not the loss of the whole batch. What is linear in the samples is summed over the processes before
+it is squared: p numbers, never the features. Counts travel along, so that batches of different
+sizes are weighted as one batch would be.
 
 All processes must be built alike and make the same calls.
 """
@@ -33,11 +35,13 @@ class Batch:
     processes: int = 1
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean over the samples of all processes, with a gradient; samples are the first dimension.
+        """Return the mean over the samples of all processes, with a gradient; samples are the first
+        dimension.
 
-        The gradient of ``values`` is the sum of what the processes' losses have of it. Each of them returns the loss
-        of the whole batch, so that this is ``processes`` times the gradient of that loss, and the average that
-        ``DistributedDataParallel`` takes over the processes is the gradient itself.
+        The gradient of ``values`` is the sum of what the processes' losses have of it. Each of them
+        returns the loss of the whole batch, so that this is ``processes`` times the gradient of
+        that loss, and the average that ``DistributedDataParallel`` takes over the processes is the
+        gradient itself.
         """
         total = values.sum(0)
         if self.processes > 1:
@@ -55,7 +59,8 @@ class Batch:
 
 
 def join_batches(rows: int, problem: Exception | None = None, least: int = 2) -> Batch:
-    """Return the union of the batches of all processes, which go on or stop together, without waiting for a GPU.
+    """Return the union of the batches of all processes, which go on or stop together, without
+    waiting for a GPU.
 
     Args:
         rows: Samples of this process.
@@ -70,15 +75,21 @@ def join_batches(rows: int, problem: Exception | None = None, least: int = 2) ->
     if problem is not None:
         raise problem
     if broken := [number for number, (_, is_broken) in enumerate(everyone) if is_broken]:
-        raise ValueError(f"process {broken[0]} cannot use its batch and says why; nothing was updated in this one.")
+        raise ValueError(
+            f"process {broken[0]} cannot use its batch and says why; nothing was updated in this"
+            " one."
+        )
     total = sum(count for count, _ in everyone)
     if total < least:
-        raise ValueError(f"all processes together have a batch of {total}; give at least {least} samples.")
+        raise ValueError(
+            f"all processes together have a batch of {total}; give at least {least} samples."
+        )
     return Batch(total, len(everyone))
 
 
 def gather_rows(values: Tensor, rows: Sequence[int]) -> Tensor:
-    """Return the rows of all processes in their order, with a gradient that follows :meth:`Batch.mean`.
+    """Return the rows of all processes in their order, with a gradient that follows
+    :meth:`Batch.mean`.
 
     Args:
         values: The rows of this process; all processes have them in one dtype and width.
@@ -89,7 +100,9 @@ def gather_rows(values: Tensor, rows: Sequence[int]) -> Tensor:
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes; torch.distributed.nn.functional.all_reduce is the same, but deprecated."""
+    """The sum over all processes; torch.distributed.nn.functional.all_reduce is the same, but
+    deprecated.
+    """
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
@@ -109,7 +122,8 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, rows: Sequence[int]) -> Tensor:
         ctx.rows = rows
-        padded = values.new_zeros(max(rows), *values.shape[1:])  # an exchange takes tensors of one size
+        # An exchange takes tensors of one size
+        padded = values.new_zeros(max(rows), *values.shape[1:])
         padded[: len(values)] = values
         everyone = [torch.empty_like(padded) for _ in range(world_size())]
         dist.all_gather(everyone, padded)
@@ -117,5 +131,6 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        # All processes compute the same loss of the same rows: the sum of their gradients is a multiple of this one.
+        # All processes compute the same loss of the same rows: the sum of their gradients is a
+        # multiple of this one.
         return len(ctx.rows) * torch.split(gradient, ctx.rows)[rank()], None

@@ -1,8 +1,10 @@
-"""The losses of Partial Feature Decorrelation Learning as pure functions: what runs, as the paper writes it.
+"""The losses of Partial Feature Decorrelation Learning as pure functions: what runs, as the paper
+writes it.
 
-Letters as in the paper: U is ``features`` (n, p), Ũ is ``correlated`` (n, p), its prediction by g from the others.
-Every function takes a ``batch``, which says whose samples a mean is over: by default these rows, under
-``torch.distributed`` those of all processes (:class:`pfdl.decorrelation.distributed.Batch`).
+Letters as in the paper: U is ``features`` (n, p), Ũ is ``correlated`` (n, p), its prediction by g
+from the others. Every function takes a ``batch``, which says whose samples a mean is over: by
+default these rows, under ``torch.distributed`` those of all processes
+(:class:`pfdl.decorrelation.distributed.Batch`).
 """
 
 from __future__ import annotations
@@ -19,17 +21,23 @@ from pfdl.decorrelation.distributed import Batch
 CENTERINGS = ("none", "batch")
 
 VARIANCE_FLOOR = 1e-5
-"""What :func:`standardize` adds to each variance, as a part of the mean variance: features that are dead stay small."""
+"""What :func:`standardize` adds to each variance, as a part of the mean variance: features that are
+dead stay small.
+"""
 
 
 class DecorrelationParts(NamedTuple):
-    """What L_decorr would be if the mean product were only a product of means, or only a covariance."""
+    """What L_decorr would be if the mean product were only a product of means, or only a
+    covariance.
+    """
 
     level: Tensor
     covariance: Tensor
 
 
-def decomposition_loss(features: Tensor, correlated: Tensor, *, batch: Batch | None = None) -> Tensor:
+def decomposition_loss(
+    features: Tensor, correlated: Tensor, *, batch: Batch | None = None
+) -> Tensor:
     r"""Return how badly g predicts each feature from the others, the loss that trains g.
 
     .. math:: L_g = \frac{1}{np} \sum_{i,j} (U_{ij} - \tilde U_{ij})^2
@@ -44,7 +52,9 @@ def decomposition_loss(features: Tensor, correlated: Tensor, *, batch: Batch | N
 
     Example:
         >>> import torch
-        >>> decomposition_loss(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
+        >>> decomposition_loss(
+        ...     torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 0.0], [3.0, 2.0]])
+        ... )
         tensor(2.)
     """
     _check(features, correlated)
@@ -55,18 +65,22 @@ def decomposition_loss(features: Tensor, correlated: Tensor, *, batch: Batch | N
 def decorrelation_loss(
     features: Tensor, correlated: Tensor, *, center: str = "none", batch: Batch | None = None
 ) -> Tensor:
-    r"""Return how strongly the correlated part of each feature is correlated with the other features.
+    r"""Return how strongly the correlated part of each feature is correlated with the other
+    features.
 
-    .. math:: L_{decorr} = \frac1p \sum_j \Big( \frac{1}{n(p-1)} \sum_i \sum_{k \ne j} \tilde U_{ij} U_{ik} \Big)^2
+    .. math::
+        L_{decorr} = \frac1p \sum_j \Big(
+        \frac{1}{n(p-1)} \sum_i \sum_{k \ne j} \tilde U_{ij} U_{ik} \Big)^2
 
-    The sum over k stands inside the square, so that correlations of opposite sign cancel, and the cost is O(n·p).
+    The sum over k stands inside the square, so that correlations of opposite sign cancel, and the
+    cost is O(n·p).
 
     Args:
         features: U, shape (n, p) with n, p at least 2.
         correlated: Ũ, shape (n, p).
-        center: ``"none"``, as the paper writes it (it assumes features of mean zero), or ``"batch"``: subtract the mean
-            over the batch from U and Ũ, which makes a covariance of each product. Features after a ReLU are far from
-            mean zero.
+        center: ``"none"``, as the paper writes it (it assumes features of mean zero), or
+            ``"batch"``: subtract the mean over the batch from U and Ũ, which makes a covariance of
+            each product. Features after a ReLU are far from mean zero.
         batch: Whose samples the means are over; by default these.
 
     Returns:
@@ -84,25 +98,29 @@ def decorrelation_loss(
     _check(features, correlated, alone=batch is None)
     batch = batch or Batch(len(features))
     if center == "batch":
-        # One centred factor would do on paper. In float32 the rounding of its mean, times a large mean of the other
-        # factor, exceeds the covariance of features whose mean is thousands of times their spread.
+        # One centred factor would do on paper. In float32 the rounding of its mean, times a large
+        # mean of the other factor, exceeds the covariance of features whose mean is thousands of
+        # times their spread.
         features = features - batch.mean(features)
         correlated = correlated - batch.mean(correlated)
     mean_product = batch.mean(correlated * mean_of_others(features))
     return mean_product.square().mean()
 
 
-def decorrelation_parts(features: Tensor, correlated: Tensor, *, batch: Batch | None = None) -> DecorrelationParts:
+def decorrelation_parts(
+    features: Tensor, correlated: Tensor, *, batch: Batch | None = None
+) -> DecorrelationParts:
     r"""Return the two parts of L_decorr.
 
-    With the mean :math:`M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}` of the other features, L_decorr is the mean over
-    j of :math:`c_j^2`, :math:`c_j = \operatorname{mean}_i \tilde U_{ij} M_{ij}`. Each :math:`c_j` is exactly a product
-    of means plus a covariance,
+    With the mean :math:`M_{ij} = \frac{1}{p-1} \sum_{k \ne j} U_{ik}` of the other features,
+    L_decorr is the mean over j of :math:`c_j^2`, :math:`c_j = \operatorname{mean}_i \tilde U_{ij}
+    M_{ij}`. Each :math:`c_j` is exactly a product of means plus a covariance,
 
     .. math:: c_j = \underbrace{\overline{\tilde U_j}\,\overline{M_j}}_{\text{level}}
         + \underbrace{\operatorname{cov}(\tilde U_j, M_j)}_{\text{covariance}},
 
-    and each part is the loss with only that term. The covariance part is ``decorrelation_loss(..., center="batch")``.
+    and each part is the loss with only that term. The covariance part is ``decorrelation_loss(...,
+    center="batch")``.
 
     Args:
         features: U, shape (n, p) with n, p at least 2.
@@ -126,14 +144,16 @@ def decorrelation_parts(features: Tensor, correlated: Tensor, *, batch: Batch | 
 
 
 def standardize(features: Tensor, *, batch: Batch | None = None) -> Tensor:
-    """Return the features with mean 0 and variance 1 over the batch, so that their scale counts for nothing.
+    """Return the features with mean 0 and variance 1 over the batch, so that their scale counts for
+    nothing.
 
     Args:
         features: U, shape (n, p) with n, p at least 2.
         batch: Whose samples means and variances are over; by default these.
 
     Returns:
-        The same shape. A feature that is constant becomes 0: a small part of the mean variance is added to each.
+        The same shape. A feature that is constant becomes 0: a small part of the mean variance is
+        added to each.
 
     Example:
         >>> import torch
@@ -152,8 +172,8 @@ def standardize(features: Tensor, *, batch: Batch | None = None) -> Tensor:
 def mean_of_others(features: Tensor) -> Tensor:
     """Return for each feature the mean of the others in its row, shape (…, p), in O(n·p).
 
-    The sum of those before it and of those after it, not the sum of all without it: a feature that is millions of times
-    the others would leave its rounding behind.
+    The sum of those before it and of those after it, not the sum of all without it: a feature that
+    is millions of times the others would leave its rounding behind.
     """
     before = F.pad(features.cumsum(-1)[..., :-1], (1, 0))
     after = F.pad(features.flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))
@@ -161,10 +181,12 @@ def mean_of_others(features: Tensor) -> Tensor:
 
 
 def _check(features: Tensor, correlated: Tensor, alone: bool = False) -> None:
-    """Raise unless both are of one shape; rows that are alone, without other processes, must be two at least."""
+    """Raise unless both are of one shape; rows that are alone, without other processes, must be two
+    at least.
+    """
     (check_features if alone else check_matrix)("features", features)
     if features.shape != correlated.shape:
         raise ValueError(
-            f"features have shape {tuple(features.shape)} but correlated has {tuple(correlated.shape)}; "
-            "they must be equal."
+            f"features have shape {tuple(features.shape)} but correlated has"
+            f" {tuple(correlated.shape)}; they must be equal."
         )

@@ -1,14 +1,17 @@
-"""Every feature predicted from all the others by ridge regression, on samples left out of the fit, in closed form.
+"""Every feature predicted from all the others by ridge regression, on samples left out of the fit,
+in closed form.
 
-Letters: Z (n, p) are the features, centred and scaled to variance 1; A = ZᵀZ + λI, K = A⁻¹, W = ZK. By the inverse of a
-matrix in blocks, one K answers for all p regressions and all n samples left out:
+Letters: Z (n, p) are the features, centred and scaled to variance 1; A = ZᵀZ + λI, K = A⁻¹, W = ZK.
+By the inverse of a matrix in blocks, one K answers for all p regressions and all n samples left
+out:
 
 * the coefficients of feature j on the others are −K_kj / K_jj, so its residuals are W_ij / K_jj;
 * the leverage of sample i in that regression is z_iᵀKz_i − W_ij² / K_jj, plus 1/n for the mean;
 * leaving a sample out divides its residual by one minus its leverage.
 
-So the cost is O(n·p·min(n, p)), not that of n·p regressions. g is linear here, which is what makes it exact: no
-training, no seed, and no sample is held back. A network may find more, where features are not linear in each other.
+So the cost is O(n·p·min(n, p)), not that of n·p regressions. g is linear here, which is what makes
+it exact: no training, no seed, and no sample is held back. A network may find more, where features
+are not linear in each other.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""λ/n that are tried; the one with the smallest error on samples left out is taken, one for all features."""
+"""λ/n that are tried; the one with the smallest error on samples left out is taken, one for all
+features.
+"""
 
 CONSTANT = 1e-9
 """A standard deviation below this part of a feature's largest value is rounding."""
@@ -31,24 +36,27 @@ class RidgePredictions(NamedTuple):
     """What the other features say about each feature of a sample that they were not fitted to.
 
     Attributes:
-        r2: One minus the squared error of the prediction over that of the mean, both of samples left out, shape (p,).
-            Negative where the others are worse than the mean; NaN for a feature that is constant.
-        coefficients: Of all samples, shape (p, v): centred features times this predict Z, the v features that vary,
-            each from the others.
+        r2: One minus the squared error of the prediction over that of the mean, both of samples
+            left out, shape (p,). Negative where the others are worse than the mean; NaN for a
+            feature that is constant.
+        coefficients: Of all samples, shape (p, v): centred features times this predict Z, the v
+            features that vary, each from the others.
     """
 
     r2: FloatArray
     coefficients: FloatArray
 
 
-def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = None) -> RidgePredictions:
+def predict_left_out(
+    features: FloatArray, groups: NDArray[np.intp] | None = None
+) -> RidgePredictions:
     """Predict each feature of each sample from its other features, by a fit to all other samples.
 
     Args:
         features: Shape (n, p).
-        groups: For each sample the number of its group, shape (n,): every group has a mean of its own, so that what is
-            measured happens within the groups. Samples alone in their group cannot be left out and do not count. By
-            default all samples are one group.
+        groups: For each sample the number of its group, shape (n,): every group has a mean of its
+            own, so that what is measured happens within the groups. Samples alone in their group
+            cannot be left out and do not count. By default all samples are one group.
 
     Returns:
         R² and coefficients. Features are scaled by all samples, which no fit leaves out.
@@ -63,7 +71,9 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
     left, values, vectors = _decompose(z)
 
     def inverse(ridge: float) -> tuple[FloatArray, FloatArray]:
-        """Return what K has in the directions of V beyond the 1/λ that it has everywhere, and its diagonal."""
+        """Return what K has in the directions of V beyond the 1/λ that it has everywhere, and its
+        diagonal.
+        """
         penalty = ridge * len(z)
         beyond = 1 / (values**2 + penalty) - 1 / penalty
         return beyond, 1 / penalty + vectors**2 @ beyond
@@ -75,7 +85,8 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
         return np.asarray((w / diagonal)[used] / (1 - 1 / sizes[:, None] - leverage)[used])
 
     ridge = min(RIDGES, key=lambda candidate: float(np.sum(residuals(candidate) ** 2)))
-    of_mean = sizes[used, None] / (sizes[used, None] - 1) * z[used]  # what the mean of the others misses
+    # What the mean of the others misses
+    of_mean = sizes[used, None] / (sizes[used, None] - 1) * z[used]
     r2 = np.full(features.shape[1], np.nan)
     r2[varies] = 1 - np.sum(residuals(ridge) ** 2, axis=0) / np.sum(of_mean**2, axis=0)
     beyond, diagonal = inverse(ridge)
@@ -87,7 +98,9 @@ def predict_left_out(features: FloatArray, groups: NDArray[np.intp] | None = Non
 
 
 def _decompose(z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return L, s and V of Z = L·diag(s)·Vᵀ with min(n, p) terms, from the smaller of its two Gram matrices."""
+    """Return L, s and V of Z = L·diag(s)·Vᵀ with min(n, p) terms, from the smaller of its two Gram
+    matrices.
+    """
     from scipy.linalg import eigh
 
     n, p = z.shape

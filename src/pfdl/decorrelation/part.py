@@ -29,20 +29,23 @@ class DataShape:
 class Part(AtomicModule):
     """What penalties (PFDL's too) and weightings share.
 
-    Under ``torch.distributed`` a part is called with the samples of all processes, and so needs to know nothing of
-    them, unless it ``sums_over_processes`` itself.
+    Under ``torch.distributed`` a part is called with the samples of all processes, and so needs to
+    know nothing of them, unless it ``sums_over_processes`` itself.
     """
 
     __call__: Callable[..., Tensor]
     needs: tuple[str, ...] = ("features",)
-    """Which tensors of a batch ``forward`` is called with, in this order: any of ``"features"``, ``"logits"``,
-    ``"labels"``, ``"environments"``, and for weightings ``"risks"`` and ``"indices"``."""
+    """Which tensors of a batch ``forward`` is called with, in this order: any of ``"features"``,
+    ``"logits"``, ``"labels"``, ``"environments"``, and for weightings ``"risks"`` and
+    ``"indices"``."""
 
     reference: ClassVar[str] = ""
     """The paper, for ``pfdl list objectives``."""
 
     sums_over_processes: ClassVar[bool] = False
-    """Whether its ``forward`` joins the batches of all processes itself; then it is called with those of its own."""
+    """Whether its ``forward`` joins the batches of all processes itself; then it is called with
+    those of its own.
+    """
 
     sized_by_data: ClassVar[tuple[str, ...]] = ()
     """Buffers whose size follows from the data, and so is taken from a state that is loaded."""
@@ -53,18 +56,25 @@ class Part(AtomicModule):
         return cls(**settings)
 
     def divisor(self) -> float:
-        """Return what the whole loss is divided by, so that a large weight does not enlarge its gradient."""
+        """Return what the whole loss is divided by, so that a large weight does not enlarge its
+        gradient.
+        """
         return 1.0
 
     def metrics(self) -> Mapping[str, Tensor]:
-        """Return what is worth logging of the last call, as scalars on its device; by default nothing."""
+        """Return what is worth logging of the last call, as scalars on its device; by default
+        nothing.
+        """
         return {}
 
     def check_loaded(self) -> None:
-        """Raise ValueError if the buffers, just loaded from a state, do not fit together; the state is then refused."""
+        """Raise ValueError if the buffers, just loaded from a state, do not fit together; the state
+        is then refused.
+        """
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # Also a module that holds this one loads it: everything is looked at before the first value is taken.
+        # Also a module that holds this one loads it: everything is looked at before the first value
+        # is taken.
         for name, own in [*self.named_parameters(), *self.named_buffers(recurse=False)]:
             saved = state_dict.get(prefix + name, own)  # load_state_dict reports what is missing
             if name in self.sized_by_data and is_plain_tensor(saved) and saved.dim() == own.dim():

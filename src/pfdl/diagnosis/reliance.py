@@ -16,7 +16,8 @@ from pfdl.diagnosis.verdict import ClassReliance, Comparison, ContextReliance
 
 
 def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
-    """Return the context that goes with each class: the one that is more frequent in it than elsewhere.
+    """Return the context that goes with each class: the one that is more frequent in it than
+    elsewhere.
 
     A class that has all its contexts equally often, and no more often than elsewhere, has none.
 
@@ -24,7 +25,14 @@ def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
         training: Number of training images of every group.
 
     Example:
-        >>> usual_contexts_of({("cow", "grass"): 9, ("cow", "sand"): 1, ("camel", "grass"): 5, ("camel", "sand"): 5})
+        >>> usual_contexts_of(
+        ...     {
+        ...         ("cow", "grass"): 9,
+        ...         ("cow", "sand"): 1,
+        ...         ("camel", "grass"): 5,
+        ...         ("camel", "sand"): 5,
+        ...     }
+        ... )
         {'camel': 'sand', 'cow': 'grass'}
     """
     per_label: dict[Any, float] = defaultdict(float)
@@ -47,15 +55,22 @@ def usual_contexts_of(training: Mixture) -> dict[Any, Any]:
 
 
 def goes_together(mixture: Mixture) -> bool:
-    """Return whether classes and contexts are associated: Cramér's V of at least 0.1, beyond chance (p < 0.001)."""
+    """Return whether classes and contexts are associated: Cramér's V of at least 0.1, beyond chance
+    (p < 0.001).
+    """
     labels, contexts = ({key[part] for key in mixture} for part in (0, 1))
-    table = np.array([[mixture.get((label, context), 0.0) for context in contexts] for label in labels])
+    table = np.array(
+        [[mixture.get((label, context), 0.0) for context in contexts] for label in labels]
+    )
     strength, chance = cramers_v(table.reshape(len(labels), len(contexts)))
     return strength >= 0.1 and chance < CHANCE
 
 
 def measure_reliance(
-    labels: NDArray[Any], contexts: NDArray[Any], predictions: NDArray[Any], usual: Mapping[Any, Any]
+    labels: NDArray[Any],
+    contexts: NDArray[Any],
+    predictions: NDArray[Any],
+    usual: Mapping[Any, Any],
 ) -> ContextReliance | None:
     """Compare a model's answers in the usual context of each class and elsewhere.
 
@@ -69,13 +84,17 @@ def measure_reliance(
         What was found; None if all images are in usual contexts, or none is.
     """
     right = predictions == labels
-    at_home = np.array([usual.get(label) == where for label, where in zip(labels, contexts, strict=True)])
-    some = np.isin(labels, list(usual))  # a class without a usual context is at home nowhere, and not elsewhere either
+    at_home = np.array(
+        [usual.get(label) == where for label, where in zip(labels, contexts, strict=True)]
+    )
+    # A class without a usual context is at home nowhere, and not elsewhere either
+    some = np.isin(labels, list(usual))
     if at_home[some].all() or not at_home.any():
         return None
     sides = measure_accuracy(right[some], labels[some], at_home[some])
     home, elsewhere = (
-        GroupAccuracy("", "", sides.by_context[side], int(np.sum(at_home[some] == side))) for side in (True, False)
+        GroupAccuracy("", "", sides.by_context[side], int(np.sum(at_home[some] == side)))
+        for side in (True, False)
     )
     groups = measure_accuracy(right, labels, contexts).groups
     row, separable = _contrast(groups, usual)
@@ -85,7 +104,11 @@ def measure_reliance(
         effect_error = float(np.sqrt(row**2 @ [group.variance for group in groups]))
     shares = {(group.label, group.context): group.accuracy for group in sides.groups}
     by_class = [
-        ClassReliance(label, usual[label], *(shares.get((label, side), float("nan")) for side in (True, False)))
+        ClassReliance(
+            label,
+            usual[label],
+            *(shares.get((label, side), float("nan")) for side in (True, False)),
+        )
         for label in sides.by_label
     ]
     return ContextReliance(
@@ -95,13 +118,19 @@ def measure_reliance(
         effect=effect,
         effect_error=effect_error,
         separable=separable,
-        by_class=tuple(sorted(by_class, key=lambda one: np.inf if np.isnan(one.loss) else -one.loss)),
+        by_class=tuple(
+            sorted(by_class, key=lambda one: np.inf if np.isnan(one.loss) else -one.loss)
+        ),
         samples_elsewhere=elsewhere.samples,
     )
 
 
 def compare_reliance(
-    labels: NDArray[Any], contexts: NDArray[Any], first: NDArray[Any], second: NDArray[Any], usual: Mapping[Any, Any]
+    labels: NDArray[Any],
+    contexts: NDArray[Any],
+    first: NDArray[Any],
+    second: NDArray[Any],
+    usual: Mapping[Any, Any],
 ) -> Comparison:
     """Compare how much two models rely on the context, on the same images.
 
@@ -124,17 +153,21 @@ def compare_reliance(
     for weight, group in zip(row, groups, strict=True):
         cell = better[(labels == group.label) & (contexts == group.context)]
         difference += weight * float(cell.mean())
-        # One more disagreement in favour of either, so that no disagreement in ten is not taken for certainty.
+        # One more disagreement in favour of either, so that no disagreement in ten is not taken for
+        # certainty.
         cell = np.append(cell, [1.0, -1.0])
         variance += weight**2 * float(cell.var()) / len(cell)
     return Comparison(difference, float(np.sqrt(variance)))
 
 
-def _contrast(groups: Sequence[GroupAccuracy], usual: Mapping[Any, Any]) -> tuple[FloatArray | None, bool]:
-    """Return the weights of the groups' accuracies whose sum is the effect of the usual context, and if it is adjusted.
+def _contrast(
+    groups: Sequence[GroupAccuracy], usual: Mapping[Any, Any]
+) -> tuple[FloatArray | None, bool]:
+    """Return the weights of the groups' accuracies whose sum is the effect of the usual context,
+    and if it is adjusted.
 
-    They are the row of the least-squares solution of accuracy = class + context + effect · at_home, with every sample
-    counted once; or those of the plain difference, where that is all there is.
+    They are the row of the least-squares solution of accuracy = class + context + effect · at_home,
+    with every sample counted once; or those of the plain difference, where that is all there is.
     """
     at_home = np.array([usual.get(group.label) == group.context for group in groups])
     labels = np.unique([str(group.label) for group in groups], return_inverse=True)[1]
@@ -144,7 +177,8 @@ def _contrast(groups: Sequence[GroupAccuracy], usual: Mapping[Any, Any]) -> tupl
     root = np.sqrt(counts)
     home = root * at_home
     part = root[:, None] * nuisance
-    rest = home - part @ np.linalg.lstsq(part, home, rcond=None)[0]  # Frisch-Waugh: what class and context leave over
+    # Frisch-Waugh: what class and context leave over
+    rest = home - part @ np.linalg.lstsq(part, home, rcond=None)[0]
     size = float(rest @ rest)
     if size >= 1e-9 * float(home @ home) and at_home.any():
         return np.asarray(rest * root / size), True

@@ -23,7 +23,8 @@ class Gap:
         validation_samples: Number of them.
         test: On test images.
         test_samples: Number of them.
-        in_training_mixture: On validation images whose contexts are mixed as in training; NaN if it is not known.
+        in_training_mixture: On validation images whose contexts are mixed as in training; NaN if it
+            is not known.
     """
 
     validation: float
@@ -40,12 +41,22 @@ class Gap:
     @property
     def standard_error(self) -> float:
         """Return the standard error of the difference, from the numbers of images."""
-        return float(np.hypot(_error(self.validation, self.validation_samples), _error(self.test, self.test_samples)))
+        return float(
+            np.hypot(
+                _error(self.validation, self.validation_samples),
+                _error(self.test, self.test_samples),
+            )
+        )
 
     @property
     def matters(self) -> bool:
-        """Return whether test accuracy is lower by at least 5 points, and by more than two standard errors."""
-        return self.difference >= LEAST_DIFFERENCE and self.difference > ERRORS_SURE * self.standard_error
+        """Return whether test accuracy is lower by at least 5 points, and by more than two standard
+        errors.
+        """
+        return (
+            self.difference >= LEAST_DIFFERENCE
+            and self.difference > ERRORS_SURE * self.standard_error
+        )
 
     def sentence(self) -> str:
         """Say it in one line.
@@ -55,8 +66,8 @@ class Gap:
             'Test accuracy is 56.5 ± 3.3 points below validation accuracy: '
         """
         figures = (
-            f"{100 * self.validation:.1f} % of {self.validation_samples} validation images, {100 * self.test:.1f} % of "
-            f"{self.test_samples} test images."
+            f"{100 * self.validation:.1f} % of {self.validation_samples} validation images,"
+            f" {100 * self.test:.1f} % of {self.test_samples} test images."
         )
         if abs(self.difference) <= ERRORS_SURE * self.standard_error:
             return f"No difference between validation and test accuracy is shown: {figures}"
@@ -66,10 +77,11 @@ class Gap:
         return f"Test accuracy is {size} {side} validation accuracy: {figures}{differs}"
 
     def agrees_with(self, shift: ShiftCurve) -> bool:
-        """Return whether what the contexts predict for the training mixture is what validation images show.
+        """Return whether what the contexts predict for the training mixture is what validation
+        images show.
 
-        So it is, if the two are less than 5 points apart, or less than two standard errors; and where validation
-        images do not show it.
+        So it is, if the two are less than 5 points apart, or less than two standard errors; and
+        where validation images do not show it.
         """
         if np.isnan(self.in_training_mixture):
             return True
@@ -82,10 +94,13 @@ class Gap:
         if self.agrees_with(shift):
             return shift.sentence()
         too_low = self.matters and self.in_training_mixture >= shift.accuracy[0]
+        warning = (
+            "The contexts explain only part of the gap" if too_low else "Do not rely on a forecast"
+        )
         return (
-            f"{'The contexts explain only part of the gap' if too_low else 'Do not rely on a forecast'}: from these "
-            f"contexts one would expect {100 * shift.accuracy[0]:.1f} ± {100 * shift.standard_error[0]:.1f} % right in "
-            f"the training mixture, but validation images with it gave {100 * self.in_training_mixture:.1f} %."
+            f"{warning}: from these contexts one would expect {100 * shift.accuracy[0]:.1f} ±"
+            f" {100 * shift.standard_error[0]:.1f} % right in the training mixture, but validation"
+            f" images with it gave {100 * self.in_training_mixture:.1f} %."
         )
 
 
@@ -98,10 +113,10 @@ class Diagnosis:
         reliance: Whether the answers follow the context; None if that cannot be measured.
         shift: What accuracy to expect if the contexts shift; None if that cannot be measured.
         unanswered: Why ``reliance`` is None; else empty.
-        r2: How predictable each feature is from the others by ridge regression, shape (p,): R² on samples left out of
-            the fit. 1: fully; 0: not at all; NaN: the feature is constant.
-        r2_within_class: The same once the mean of each class is taken off, shape (p,); NaN if the feature is constant
-            within every class.
+        r2: How predictable each feature is from the others by ridge regression, shape (p,): R² on
+            samples left out of the fit. 1: fully; 0: not at all; NaN: the feature is constant.
+        r2_within_class: The same once the mean of each class is taken off, shape (p,); NaN if the
+            feature is constant within every class.
         gap: How far test accuracy lies below validation accuracy, if that was measured.
     """
 
@@ -115,23 +130,35 @@ class Diagnosis:
 
     @property
     def answer(self) -> str:
-        """Return whether the model relies on the context: ``"yes"``, ``"no"`` or ``"cannot tell"``."""
+        """Return whether the model relies on the context: ``"yes"``, ``"no"`` or ``"cannot
+        tell"``.
+        """
         return CANNOT_TELL if self.reliance is None else self.reliance.answer
 
     @property
     def explains_gap(self) -> bool:
-        """Return whether the contexts explain what test accuracy lies below validation accuracy, if it does."""
-        return self.gap is None or not self.gap.matters or (self.shift is not None and self.gap.agrees_with(self.shift))
+        """Return whether the contexts explain what test accuracy lies below validation accuracy, if
+        it does.
+        """
+        return (
+            self.gap is None
+            or not self.gap.matters
+            or (self.shift is not None and self.gap.agrees_with(self.shift))
+        )
 
     def verdict(self) -> tuple[str, ...]:
-        """Say what was found in sentences: first whether the model relies on the context, then what belongs to it."""
+        """Say what was found in sentences: first whether the model relies on the context, then what
+        belongs to it.
+        """
         said = [f"Cannot tell whether the model relies on the context: {self.unanswered}."]
         if self.reliance is not None:
             said = list(self.reliance.sentences())
         if self.gap is not None:
             said.insert(1, self.gap.sentence())
         if self.reliance is not None and self.shift is not None:
-            said.append(self.shift.sentence() if self.gap is None else self.gap.forecast(self.shift))
+            said.append(
+                self.shift.sentence() if self.gap is None else self.gap.forecast(self.shift)
+            )
         return (*said, *self._on_accuracy(), *self._on_features())
 
     def _on_accuracy(self) -> tuple[str, ...]:
@@ -139,22 +166,29 @@ class Diagnosis:
             return ()
         worst = self.accuracies.worst_group
         return (
-            f"Accuracy is {_percent(self.accuracies.overall)} on all images; in the worst group, {worst.name}, it is "
-            f"{_percent(worst.accuracy)} of {worst.samples} images.",
+            (
+                f"Accuracy is {_percent(self.accuracies.overall)} on all images; in the worst"
+                f" group, {worst.name}, it is {_percent(worst.accuracy)} of {worst.samples} images."
+            ),
         )
 
     def _on_features(self) -> tuple[str, ...]:
         varying = int(np.sum(~np.isnan(self.r2)))
         if varying < 2:
-            return (f"Only {varying} of {len(self.r2)} features vary: there is nothing to predict from others.",)
+            return (
+                (
+                    f"Only {varying} of {len(self.r2)} features vary: there is nothing to predict"
+                    " from others."
+                ),
+            )
         marginal, within = _median(self.r2), _median(self.r2_within_class)
         aside = f"; {len(self.r2) - varying} more are constant" if varying < len(self.r2) else ""
         bounds = ((0.1, "hardly"), (0.5, "partly"), (0.9, "mostly"), (np.inf, "almost fully"))
         how = next(words for bound, words in bounds if marginal < bound)
         inside = "" if np.isnan(within) else f", {within:.2f} within a class"
         return (
-            f"Each feature is {how} predictable from the others (median R² {marginal:.2f} of {varying} features"
-            f"{inside}{aside}).".replace("-", "−"),
+            f"Each feature is {how} predictable from the others (median R² {marginal:.2f} of"
+            f" {varying} features{inside}{aside}).".replace("-", "−"),
         )
 
 
@@ -163,7 +197,8 @@ def _percent(share: float) -> str:
 
 
 def _median(values: FloatArray) -> float:
-    return round(float(np.nanmedian(values)), 2) + 0 if np.isfinite(values).any() else float("nan")  # no -0
+    # No -0
+    return round(float(np.nanmedian(values)), 2) + 0 if np.isfinite(values).any() else float("nan")
 
 
 def _error(share: float, samples: int) -> float:

@@ -21,10 +21,11 @@ class ShiftCurve:
     """Accuracy against a shift of the contexts, shape (points,) each.
 
     Attributes:
-        shift: From 0 (the training mixture) over 0.5 (all contexts of a class equally frequent) to 1 (the mixture
-            reversed).
+        shift: From 0 (the training mixture) over 0.5 (all contexts of a class equally frequent) to
+            1 (the mixture reversed).
         accuracy: What to expect there, from 0 to 1.
-        standard_error: Standard error of the accuracy, from the number of test images; another training varies more.
+        standard_error: Standard error of the accuracy, from the number of test images; another
+            training varies more.
     """
 
     shift: FloatArray
@@ -35,8 +36,9 @@ class ShiftCurve:
         """Say it in words."""
         begin, middle, end = (self._at(place) for place in (0, len(self.shift) // 2, -1))
         return (
-            f"If the contexts shift, expect {begin} right in the training mixture, {middle} if a class stands in all "
-            f"its contexts equally often, and {end} if the mixture is reversed (± one standard error)."
+            f"If the contexts shift, expect {begin} right in the training mixture, {middle} if a"
+            f" class stands in all its contexts equally often, and {end} if the mixture is reversed"
+            " (± one standard error)."
         )
 
     def _at(self, place: int) -> str:
@@ -46,27 +48,38 @@ class ShiftCurve:
 def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture) -> ShiftCurve:
     """Predict the accuracy of a model if contexts become more or less frequent.
 
-    The accuracy in each group stays; only the groups' shares change. A context that has the share π in the training
-    images of a class gets a share proportional to π^t, with t from 1 (training) over 0 (all contexts equally frequent)
-    to −1 (reversed: what was five times as frequent is a fifth as frequent, as in NICO's test sets from 5:1 to 1:5).
-    The classes keep their shares. A group that was never trained on counts as if it had one training image.
+    The accuracy in each group stays; only the groups' shares change. A context that has the share π
+    in the training images of a class gets a share proportional to π^t, with t from 1 (training)
+    over 0 (all contexts equally frequent) to −1 (reversed: what was five times as frequent is a
+    fifth as frequent, as in NICO's test sets from 5:1 to 1:5). The classes keep their shares. A
+    group that was never trained on counts as if it had one training image.
 
     Args:
-        groups: Accuracy and number of test images of every group, as :func:`pfdl.diagnosis.measure_accuracy` gives.
-        training: Number of training images of every group (not shares), as :func:`pfdl.diagnosis.count_groups` gives.
+        groups: Accuracy and number of test images of every group, as
+            :func:`pfdl.diagnosis.measure_accuracy` gives.
+        training: Number of training images of every group (not shares), as
+            :func:`pfdl.diagnosis.count_groups` gives.
 
     Returns:
         The curve, with its standard error.
 
     Raises:
-        ValueError: If no class of the groups was trained on, or ``training`` does not hold numbers of images.
+        ValueError: If no class of the groups was trained on, or ``training`` does not hold numbers
+            of images.
 
     Example:
         >>> groups = [
-        ...     GroupAccuracy("cow", "grass", 0.9, 100), GroupAccuracy("cow", "sand", 0.3, 100),
-        ...     GroupAccuracy("camel", "sand", 0.9, 100), GroupAccuracy("camel", "grass", 0.5, 100),
+        ...     GroupAccuracy("cow", "grass", 0.9, 100),
+        ...     GroupAccuracy("cow", "sand", 0.3, 100),
+        ...     GroupAccuracy("camel", "sand", 0.9, 100),
+        ...     GroupAccuracy("camel", "grass", 0.5, 100),
         ... ]
-        >>> training = {("cow", "grass"): 90, ("cow", "sand"): 10, ("camel", "sand"): 90, ("camel", "grass"): 10}
+        >>> training = {
+        ...     ("cow", "grass"): 90,
+        ...     ("cow", "sand"): 10,
+        ...     ("camel", "sand"): 90,
+        ...     ("camel", "grass"): 10,
+        ... }
         >>> accuracy_under_shift(groups, training).accuracy[[0, 10, 20]].round(2)
         array([0.85, 0.65, 0.45])
     """
@@ -77,15 +90,23 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture) -> 
     tested: dict[Any, list[GroupAccuracy]] = defaultdict(list)
     for group in groups:
         tested[group.label].append(group)
-    totals = {label: sum(count for (name, _), count in training.items() if name == label) for label in tested}
+    totals = {
+        label: sum(count for (name, _), count in training.items() if name == label)
+        for label in tested
+    }
     everything = sum(totals.values())
     if not everything:
-        raise ValueError("none of the tested classes is among the training images; compare the names of the classes.")
+        raise ValueError(
+            "none of the tested classes is among the training images; compare the names of the"
+            " classes."
+        )
     exponent = np.linspace(1, -1, POINTS)
     accuracy, variance = np.zeros(POINTS), np.zeros(POINTS)
     for label, members in tested.items():
         weight = totals[label] / everything
-        counts = np.array([max(training.get((label, group.context), 0.0), 1.0) for group in members])
+        counts = np.array(
+            [max(training.get((label, group.context), 0.0), 1.0) for group in members]
+        )
         power = exponent[:, None] * np.log(counts / counts.max())
         shares = np.exp(power - power.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)

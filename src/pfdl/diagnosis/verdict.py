@@ -20,7 +20,9 @@ ERRORS_SURE = 2.0
 
 @dataclass(frozen=True)
 class ClassReliance:
-    """One class: its usual context, and its accuracy there and elsewhere; NaN where there are no images."""
+    """One class: its usual context, and its accuracy there and elsewhere; NaN where there are no
+    images.
+    """
 
     label: Any
     usual_context: Any
@@ -43,10 +45,11 @@ class ContextReliance:
         in_usual: Accuracy on images of a class in its usual context.
         elsewhere: Accuracy on all other images.
         standard_error: Standard error of the difference of the two.
-        effect: The part of the difference that is left when each class and each context may be hard in itself: the
-            coefficient of "in the usual context" in a least-squares fit with those of class and context. This decides
-            the answer. Where each context shows one class only, nothing can be allowed for, and it is the plain
-            difference. NaN if all classes have the same usual context, so that nothing goes with a class.
+        effect: The part of the difference that is left when each class and each context may be hard
+            in itself: the coefficient of "in the usual context" in a least-squares fit with those
+            of class and context. This decides the answer. Where each context shows one class only,
+            nothing can be allowed for, and it is the plain difference. NaN if all classes have the
+            same usual context, so that nothing goes with a class.
         effect_error: Its standard error.
         separable: Whether hard classes and contexts could be allowed for.
         by_class: Each class, the largest loss first.
@@ -76,46 +79,66 @@ class ContextReliance:
     def answer(self) -> str:
         """Return ``"yes"``, ``"no"`` or ``"cannot tell"``.
 
-        Yes: the effect is at least 5 points and more than two standard errors above 0. No: it lies more than two
-        standard errors below 5 points. Where all classes have the same usual context, the plain difference may say no,
-        but never yes.
+        Yes: the effect is at least 5 points and more than two standard errors above 0. No: it lies
+        more than two standard errors below 5 points. Where all classes have the same usual context,
+        the plain difference may say no, but never yes.
         """
         if np.isnan(self.effect):
-            return NO if self.difference + ERRORS_SURE * self.standard_error < LEAST_DIFFERENCE else CANNOT_TELL
+            return (
+                NO
+                if self.difference + ERRORS_SURE * self.standard_error < LEAST_DIFFERENCE
+                else CANNOT_TELL
+            )
         if self.effect >= LEAST_DIFFERENCE and self.effect > ERRORS_SURE * self.effect_error:
             return YES
-        return NO if self.effect + ERRORS_SURE * self.effect_error < LEAST_DIFFERENCE else CANNOT_TELL
+        return (
+            NO if self.effect + ERRORS_SURE * self.effect_error < LEAST_DIFFERENCE else CANNOT_TELL
+        )
 
     def sentences(self) -> tuple[str, ...]:
         """Say what was found: first the answer, then what supports it."""
         figures = (
-            f"{100 * self.in_usual:.0f} % right in a class's usual context, {100 * self.elsewhere:.0f} % elsewhere "
-            f"(difference {_points(self.difference, self.standard_error)})"
+            f"{100 * self.in_usual:.0f} % right in a class's usual context,"
+            f" {100 * self.elsewhere:.0f} % elsewhere (difference"
+            f" {_points(self.difference, self.standard_error)})"
         )
-        adjusted = f"; {_points(self.effect, self.effect_error)} once hard classes and contexts are allowed for"
+        adjusted = (
+            f"; {_points(self.effect, self.effect_error)} once hard classes and contexts are"
+            " allowed for"
+        )
         more = adjusted if abs(self.effect - self.difference) > self.effect_error else ""
         if self.answer == YES:
-            doubt = "Each context shows one class only, so contexts that are hard in themselves may be the cause."
+            doubt = (
+                "Each context shows one class only, so contexts that are hard in themselves may be"
+                " the cause."
+            )
             said = f"Yes, the model relies on the context: {figures}{more}."
             return (said, *([] if self.separable else [doubt]), *self._who())
         if self.answer == NO:
             return (
-                f"No, the model does not rely on the context: {figures}{more}. Less than "
-                f"{100 * LEAST_DIFFERENCE:.0f} points count as none.",
+                (
+                    f"No, the model does not rely on the context: {figures}{more}. Less than "
+                    f"{100 * LEAST_DIFFERENCE:.0f} points count as none."
+                ),
             )
         begin = f"Cannot tell whether the model relies on the context: {figures}"
         if np.isnan(self.effect):
             return (
-                f"{begin}, but no two classes have different usual contexts in training, so that a model that relies "
-                "on them and contexts that are harder for every model look the same.",
+                (
+                    f"{begin}, but no two classes have different usual contexts in training, so"
+                    " that a model that relies on them and contexts that are harder for every"
+                    " model look the same."
+                ),
             )
-        return (f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few.",)
+        return (
+            f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few.",
+        )
 
     def _who(self) -> tuple[str, ...]:
         worst = [one for one in self.by_class if one.loss >= LEAST_DIFFERENCE][:3]
         parts = ", ".join(
-            f"{name_class(one.label)} ({100 * one.in_usual:.0f} % in {name_context(one.usual_context)}, "
-            f"{100 * one.elsewhere:.0f} % elsewhere)"
+            f"{name_class(one.label)} ({100 * one.in_usual:.0f} % in"
+            f" {name_context(one.usual_context)}, {100 * one.elsewhere:.0f} % elsewhere)"
             for one in worst
         )
         return (f"Most affected: {parts}.",) if worst else ()
@@ -144,7 +167,10 @@ class Comparison:
             return f"Cannot tell which of {first} and {second} relies more on the context."
         size = f"difference {_points(abs(self.difference), self.standard_error)}"
         if abs(self.difference) <= ERRORS_SURE * self.standard_error:
-            return f"No difference is shown in how much {first} and {second} rely on the context ({size})."
+            return (
+                f"No difference is shown in how much {first} and {second} rely on the context"
+                f" ({size})."
+            )
         more, less = (first, second) if self.difference > 0 else (second, first)
         return f"{more} relies more on the context than {less} ({size})."
 

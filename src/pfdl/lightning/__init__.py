@@ -21,8 +21,8 @@ try:
     from pfdl.vision.metrics import judge, validation_metrics
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"pfdl.lightning needs the package {error.name}, which is not installed: pip install 'pfdl[images]' brings all "
-        "that images need."
+        f"pfdl.lightning needs the package {error.name}, which is not installed: pip install"
+        " 'pfdl[images]' brings all that images need."
     ) from error
 
 __all__ = ["ImageClassifier", "PFDLCallback"]
@@ -31,11 +31,12 @@ __all__ = ["ImageClassifier", "PFDLCallback"]
 class ImageClassifier(Classifier, LightningModule):
     """A backbone that is trained on an objective, as a ``LightningModule``.
 
-    Arguments and attributes are those of :class:`pfdl.vision.Classifier`. Logged at the end of each epoch are the means
-    of ``train_loss``, ``train_accuracy`` and what the objective reports, such as ``L_decorr`` of PFDL; and of one
-    loader of validation images ``val_loss``, ``val_accuracy``, ``val_worst_class`` and, where its batches have
-    contexts, ``val_worst_group`` and ``val_average_over_groups``. The schedule is that of the config; give the trainer
-    as many epochs.
+    Arguments and attributes are those of :class:`pfdl.vision.Classifier`. Logged at the end of each
+    epoch are the means of ``train_loss``, ``train_accuracy`` and what the objective reports, such
+    as ``L_decorr`` of PFDL; and of one loader of validation images ``val_loss``, ``val_accuracy``,
+    ``val_worst_class`` and, where its batches have contexts, ``val_worst_group`` and
+    ``val_average_over_groups``. The schedule is that of the config; give the trainer as many
+    epochs.
 
     Example:
         >>> import torch
@@ -49,8 +50,9 @@ class ImageClassifier(Classifier, LightningModule):
         """Refuse a strategy that would take g apart."""
         if isinstance(self.trainer.strategy, FSDPStrategy):
             raise ValueError(
-                "strategy='fsdp' of Lightning shards g, which has an optimiser of its own, with the backbone; use "
-                "ModelParallelStrategy, and shard self.backbone alone in configure_model."
+                "strategy='fsdp' of Lightning shards g, which has an optimiser of its own, with the"
+                " backbone; use ModelParallelStrategy, and shard self.backbone alone in"
+                " configure_model."
             )
 
     def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor | None:
@@ -70,12 +72,18 @@ class ImageClassifier(Classifier, LightningModule):
     def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
         """Judge the predictions by plain cross-entropy and accuracy, whatever the objective."""
         images, labels, *further = batch
-        self._judged.append(judge(self(images), labels, further[0] if further else torch.full_like(labels, -1)))
+        self._judged.append(
+            judge(self(images), labels, further[0] if further else torch.full_like(labels, -1))
+        )
 
     def on_validation_epoch_end(self) -> None:
-        """Log loss and accuracy, that of the worst class, and of the worst group where contexts are known."""
+        """Log loss and accuracy, that of the worst class, and of the worst group where contexts are
+        known.
+        """
         loader: Any = self.trainer.val_dataloaders
-        self.log_dict(validation_metrics(torch.cat(self._judged, 1), len(loader.dataset)), sync_dist=True)
+        self.log_dict(
+            validation_metrics(torch.cat(self._judged, 1), len(loader.dataset)), sync_dist=True
+        )
 
     def configure_optimizers(self) -> Any:
         """Return the optimiser of the backbone and the schedule; g has an optimiser of its own."""
@@ -90,10 +98,11 @@ class PFDLCallback(Callback):
 
         Trainer(callbacks=[PFDLCallback()]).fit(your_module, your_data)
 
-    The features are the input of the module's last linear layer, or of the layer you name. In each training step g is
-    fitted to them and λ·L_decorr is added to the loss that ``training_step`` returned. ``L_g``, ``L_decorr`` and
-    ``R2`` are logged. A batch of one sample, where no other process has more, has no correlation: its loss stays as it
-    is, with a warning. The state of g is part of Lightning's checkpoints; the weights of your module do not contain g.
+    The features are the input of the module's last linear layer, or of the layer you name. In each
+    training step g is fitted to them and λ·L_decorr is added to the loss that ``training_step``
+    returned. ``L_g``, ``L_decorr`` and ``R2`` are logged. A batch of one sample, where no other
+    process has more, has no correlation: its loss stays as it is, with a warning. The state of g is
+    part of Lightning's checkpoints; the weights of your module do not contain g.
 
     Args:
         weight: λ.
@@ -117,14 +126,20 @@ class PFDLCallback(Callback):
             return
         if not pl_module.automatic_optimization:
             raise ValueError(
-                f"{type(pl_module).__name__} optimises manually, so there is no loss that this callback could add to; "
-                "call pfdl.PartialDecorrelation in its training_step instead."
+                f"{type(pl_module).__name__} optimises manually, so there is no loss that this"
+                " callback could add to; call pfdl.PartialDecorrelation in its training_step"
+                " instead."
             )
         self._tap = attach(pl_module, self.layer)
         if self._tap.num_features is None:
-            raise ValueError(f"the layer {self.layer!r} does not tell the width of its input; name a linear layer.")
+            raise ValueError(
+                f"the layer {self.layer!r} does not tell the width of its input; name a linear"
+                " layer."
+            )
         if self.decorrelate is None:
-            self.decorrelate = PartialDecorrelation(self._tap.num_features, self.weight, **self.settings)
+            self.decorrelate = PartialDecorrelation(
+                self._tap.num_features, self.weight, **self.settings
+            )
         pl_module.training_step = self._with_penalty(pl_module)  # type: ignore[method-assign]
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -166,7 +181,9 @@ class PFDLCallback(Callback):
             raise AssertionError("setup() makes both before it wraps training_step")
         features = self._tap.features
         if len(features) < 2 and world_size() == 1:
-            warnings.warn("a batch of one sample is trained without the penalty of PFDL.", stacklevel=1)
+            warnings.warn(
+                "a batch of one sample is trained without the penalty of PFDL.", stacklevel=1
+            )
             return features.new_zeros(())
         penalty: Tensor = self.decorrelate(features)
         for name, value in self.decorrelate.metrics().items():

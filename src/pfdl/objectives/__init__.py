@@ -2,6 +2,19 @@
 
 from pfdl.decorrelation.part import DataShape, Part
 from pfdl.objectives.objective import Objective
-from pfdl.objectives.registry import ObjectiveInfo, list_objectives, make_objective, register_objective
+from pfdl.objectives.registry import (
+    ObjectiveInfo,
+    list_objectives,
+    make_objective,
+    register_objective,
+)
 
-__all__ = ["DataShape", "Objective", "ObjectiveInfo", "Part", "list_objectives", "make_objective", "register_objective"]
+__all__ = [
+    "DataShape",
+    "Objective",
+    "ObjectiveInfo",
+    "Part",
+    "list_objectives",
+    "make_objective",
+    "register_objective",
+]

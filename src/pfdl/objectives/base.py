@@ -16,58 +16,71 @@ from pfdl.decorrelation.part import Part
 class Penalty(Part):
     """A scalar term of the training loss.
 
-    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"features"``,
-    ``"logits"``, ``"labels"``, ``"environments"``. Its ``forward`` returns a differentiable scalar, already
-    multiplied by the penalty's own weight.
+    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order:
+    ``"features"``, ``"logits"``, ``"labels"``, ``"environments"``. Its ``forward`` returns a
+    differentiable scalar, already multiplied by the penalty's own weight.
     """
 
 
 class Weighting(Part):
     """One weight per sample of the batch.
 
-    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order: ``"risks"`` (each sample's
-    loss), ``"features"``, ``"logits"``, ``"labels"``, ``"environments"``, ``"indices"`` (the number of each sample in
-    the training set); all of them come detached. Its ``forward`` makes one number per sample, not negative, and returns
+    A subclass says in ``needs`` which of a batch's tensors its ``forward`` takes, in order:
+    ``"risks"`` (each sample's loss), ``"features"``, ``"logits"``, ``"labels"``,
+    ``"environments"``, ``"indices"`` (the number of each sample in the training set); all of them
+    come detached. Its ``forward`` makes one number per sample, not negative, and returns
     ``self.finish(...)`` of them: shape (n,), mean 1.
 
     Attributes:
-        effective_sample_size: (Σw)²/Σw² of the last batch, a tensor on its device; None before the first batch. So
-            many equally weighted samples would estimate the risk as precisely: n if all weights are equal, 1 if one
-            sample has all the weight. A weighting that stays at n has done nothing; one that falls to a few samples
-            makes the risk very noisy.
-        effective_share: ``effective_sample_size`` over n, between 0 and 1, so that batches of different sizes compare.
+        effective_sample_size: (Σw)²/Σw² of the last batch, a tensor on its device; None before the
+            first batch. So many equally weighted samples would estimate the risk as precisely: n if
+            all weights are equal, 1 if one sample has all the weight. A weighting that stays at n
+            has done nothing; one that falls to a few samples makes the risk very noisy.
+        effective_share: ``effective_sample_size`` over n, between 0 and 1, so that batches of
+            different sizes compare.
         learnt: What else is logged of the weights, by name.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.captured = Captured()  # the inner loops of some weightings are hundreds of small launches
+        # The inner loops of some weightings are hundreds of small launches
+        self.captured = Captured()
         self.effective_sample_size: Tensor | None = None
         self.effective_share: Tensor | None = None
         self.learnt: dict[str, Tensor] = {}
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
-        """See the labels and environments of all training samples, shape (n,), before the first batch.
+        """See the labels and environments of all training samples, shape (n,), before the first
+        batch.
 
-        Most weightings have no use for them. Calling it is optional, and once more after a checkpoint was loaded.
+        Most weightings have no use for them. Calling it is optional, and once more after a
+        checkpoint was loaded.
         """
 
     def fit(self, features: Tensor) -> None:
-        """Learn from the features of all training samples, shape (n, p), in the order of their indices.
+        """Learn from the features of all training samples, shape (n, p), in the order of their
+        indices.
 
-        Called before each epoch if ``needs`` names ``"indices"``; a weighting that learns from each batch has no use
-        for it.
+        Called before each epoch if ``needs`` names ``"indices"``; a weighting that learns from each
+        batch has no use for it.
         """
 
     def metrics(self) -> Mapping[str, Tensor]:
-        """Return the effective sample size of the last batch, its share of the batch, and what was learnt."""
+        """Return the effective sample size of the last batch, its share of the batch, and what was
+        learnt.
+        """
         if self.effective_sample_size is None or self.effective_share is None:
             return {}
-        sizes = {"effective_sample_size": self.effective_sample_size, "effective_share": self.effective_share}
+        sizes = {
+            "effective_sample_size": self.effective_sample_size,
+            "effective_share": self.effective_share,
+        }
         return sizes | self.learnt
 
     def finish(self, weights: Tensor) -> Tensor:
-        """Note the effective sample size and scale the weights to a mean of 1; how every ``forward`` ends."""
+        """Note the effective sample size and scale the weights to a mean of 1; how every
+        ``forward`` ends.
+        """
         self.effective_sample_size = weights.sum().square() / weights.square().sum()
         self.effective_share = self.effective_sample_size / max(1, len(weights))
         return weights / weights.mean()
@@ -93,18 +106,25 @@ class Product(Weighting):
     def __init__(self, factors: Iterable[Weighting]) -> None:
         super().__init__()
         self.factors = nn.ModuleList(factors)
-        self.needs = tuple(dict.fromkeys(name for factor in self._factors() for name in factor.needs))
+        self.needs = tuple(
+            dict.fromkeys(name for factor in self._factors() for name in factor.needs)
+        )
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """Return one weight per sample, from the tensors that the factors need."""
         batch = dict(zip(self.needs, tensors, strict=True))
         before = copy.deepcopy(self.state_dict())
         try:
-            weights = [factor(*(batch[name] for name in factor.needs)) for factor in self._factors()]
-            self.learnt = {name: value for factor in self._factors() for name, value in factor.learnt.items()}
+            weights = [
+                factor(*(batch[name] for name in factor.needs)) for factor in self._factors()
+            ]
+            self.learnt = {
+                name: value for factor in self._factors() for name, value in factor.learnt.items()
+            }
             return self.finish(torch.stack(weights).prod(0))
         except Exception:
-            self.load_state_dict(before)  # one factor may have learnt from a batch that another refused
+            # One factor may have learnt from a batch that another refused
+            self.load_state_dict(before)
             raise
 
     def prepare(self, labels: Tensor, environments: Tensor) -> None:
@@ -125,8 +145,10 @@ def sample_risks(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -
     """Return the classification loss of each sample.
 
     Args:
-        logits: Shape (n,) or (n, 1) for two classes (logistic loss), (n, c) for c classes (cross-entropy).
-        labels: Shape (n,); 0 or 1 of any dtype for two classes, integer class indices for c classes.
+        logits: Shape (n,) or (n, 1) for two classes (logistic loss), (n, c) for c classes
+            (cross-entropy).
+        labels: Shape (n,); 0 or 1 of any dtype for two classes, integer class indices for c
+            classes.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
 
     Returns:
@@ -145,10 +167,11 @@ def sample_risks(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -
 
 
 def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
-    r"""Return how each sample's risk would change if its logits were scaled: :math:`\partial_s \ell(s z, y)` at s = 1.
+    r"""Return how each sample's risk would change if its logits were scaled: :math:`\partial_s
+    \ell(s z, y)` at s = 1.
 
-    In closed form it is :math:`\langle z, \nabla_z \ell(z, y) \rangle`, that is Σ_c (softmax(z)_c − 1[y = c]) z_c, so
-    that no second pass of automatic differentiation is needed.
+    In closed form it is :math:`\langle z, \nabla_z \ell(z, y) \rangle`, that is Σ_c (softmax(z)_c −
+    1[y = c]) z_c, so that no second pass of automatic differentiation is needed.
 
     Args:
         logits: As for :func:`sample_risks`.
@@ -166,7 +189,9 @@ def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _by_class(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits (n, classes) and integer labels (n,); one score per sample is that of class 1, class 0 has 0."""
+    """Return logits (n, classes) and integer labels (n,); one score per sample is that of class 1,
+    class 0 has 0.
+    """
     for name, value in {"logits": logits, "labels": labels}.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} are a {type(value).__name__}; give a torch.Tensor.")

@@ -21,14 +21,15 @@ Tensors = dict[str, Tensor | None]
 class Objective(AtomicModule):
     """Risk under a weighting plus penalties, as one scalar to minimise.
 
-    ERM is ``Objective()``, PFDL is ``Objective([PartialDecorrelation(p)])``, IRM + PFDL has both penalties in the list.
-    Each part gets those tensors of the batch that it ``needs``.
+    ERM is ``Objective()``, PFDL is ``Objective([PartialDecorrelation(p)])``, IRM + PFDL has both
+    penalties in the list. Each part gets those tensors of the batch that it ``needs``.
 
     If a penalty asks for it by its method ``divisor``, everything is divided by its weight,
-    as in the published code of IRM: otherwise the gradient would jump when a large weight takes effect.
+    as in the published code of IRM: otherwise the gradient would jump when a large weight takes
+    effect.
 
-    While training under ``torch.distributed`` the loss and its gradient are those of the union of all processes'
-    batches, whatever the parts; all processes must make the same calls.
+    While training under ``torch.distributed`` the loss and its gradient are those of the union of
+    all processes' batches, whatever the parts; all processes must make the same calls.
 
     Args:
         penalties: What is added to the risk; each penalty carries its own weight.
@@ -58,14 +59,17 @@ class Objective(AtomicModule):
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing is {label_smoothing}; give a number from 0 to below 1.")
+            raise ValueError(
+                f"label_smoothing is {label_smoothing}; give a number from 0 to below 1."
+            )
         self.label_smoothing = label_smoothing
         self.penalties = nn.ModuleList(penalties)
         self.weighting = weighting or Uniform()
         for penalty in self.penalties:
             if not isinstance(penalty, Part):
                 raise TypeError(
-                    f"{type(penalty).__name__} is no penalty; derive it from pfdl.objectives.penalties.Penalty."
+                    f"{type(penalty).__name__} is no penalty; derive it from"
+                    " pfdl.objectives.penalties.Penalty."
                 )
 
     def forward(
@@ -82,19 +86,20 @@ class Objective(AtomicModule):
         Args:
             logits: Shape (n,), (n, 1) or (n, classes).
             labels: Shape (n,).
-            features: The embedding that enters the last layer, shape (n, p), or a sample of its rows; required if a
-                part of the objective needs it.
-            environments: The number of each sample's environment or context, shape (n,); required if a part of the
-                objective needs it.
-            indices: The number of each sample in the training set, shape (n,); required if a part of the objective
-                keeps something for every training sample, as :class:`pfdl.objectives.weightings.DWR` does.
+            features: The embedding that enters the last layer, shape (n, p), or a sample of its
+                rows; required if a part of the objective needs it.
+            environments: The number of each sample's environment or context, shape (n,); required
+                if a part of the objective needs it.
+            indices: The number of each sample in the training set, shape (n,); required if a part
+                of the objective keeps something for every training sample, as
+                :class:`pfdl.objectives.weightings.DWR` does.
 
         Returns:
             A scalar.
 
         Raises:
-            ValueError: If something that a part needs was not given, or a part cannot use it. That part has not changed
-                then; those before it may have learnt from the batch.
+            ValueError: If something that a part needs was not given, or a part cannot use it. That
+                part has not changed then; those before it may have learnt from the batch.
         """
         divisor = self.divisor()
         batch: Tensors = {
@@ -119,7 +124,9 @@ class Objective(AtomicModule):
         return loss / divisor
 
     def _call_parts(self, here: Tensors, everywhere: Tensors) -> tuple[Tensor, list[Tensor]]:
-        """Return the weights of all samples and the penalties; ``here`` is what this process has of them."""
+        """Return the weights of all samples and the penalties; ``here`` is what this process has of
+        them.
+        """
 
         def needed(part: Part) -> list[Tensor]:
             tensors = here if part.sums_over_processes else everywhere
@@ -131,12 +138,13 @@ class Objective(AtomicModule):
     def _gather(self, batch: Tensors) -> tuple[Tensors, list[int], int]:
         """Join the batches of all processes, after a look at each of them.
 
-        Few parts of an objective are a mean over samples, so their average over processes is not their value on all
-        samples. So every process gets the rows of all, and computes the same from them.
+        Few parts of an objective are a mean over samples, so their average over processes is not
+        their value on all samples. So every process gets the rows of all, and computes the same
+        from them.
 
         Returns:
-            The tensors of all processes, whose gradients reach the rows of this one; how many samples each has; and a
-            number that all of them draw from.
+            The tensors of all processes, whose gradients reach the rows of this one; how many
+            samples each has; and a number that all of them draw from.
         """
         rows, problem = 0, None
         try:
@@ -148,7 +156,9 @@ class Objective(AtomicModule):
         join_batches(rows, problem, least=1)
         everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
         counts, counts_of_features, seeds = (list(column) for column in zip(*everyone, strict=True))
-        wanted = {name for part in self._parts() if not part.sums_over_processes for name in part.needs}
+        wanted = {
+            name for part in self._parts() if not part.sums_over_processes for name in part.needs
+        }
         everywhere: Tensors = {
             name: gather_rows(tensor, counts_of_features if name == "features" else counts)
             for name, tensor in batch.items()
@@ -157,17 +167,23 @@ class Objective(AtomicModule):
         return everywhere, counts, seeds[0]
 
     def _complete(self, batch: Tensors) -> Tensor:
-        """Add the risks to a batch, raise unless it has what all parts need, and return the risks."""
+        """Add the risks to a batch, raise unless it has what all parts need, and return the
+        risks.
+        """
         logits, labels = cast(tuple[Tensor, Tensor], (batch["logits"], batch["labels"]))
         batch["risks"] = risks = sample_risks(logits, labels, self.label_smoothing)
         for part in self._parts():
             for name in part.needs:
                 if batch[name] is None:
-                    raise ValueError(f"{type(part).__name__} needs {name}; pass {name}=... to the objective.")
+                    raise ValueError(
+                        f"{type(part).__name__} needs {name}; pass {name}=... to the objective."
+                    )
         return risks
 
     def divisor(self) -> float:
-        """Return what the next call divides its loss by; divide a regulariser that is added outside by it, too."""
+        """Return what the next call divides its loss by; divide a regulariser that is added outside
+        by it, too.
+        """
         return max([1.0, *(penalty.divisor() for penalty in self._penalties())])
 
     def metrics(self) -> dict[str, Tensor]:
@@ -193,10 +209,13 @@ class Objective(AtomicModule):
 
 @contextmanager
 def _same_draws(seed: int, device: torch.device) -> Iterator[None]:
-    """Let all processes draw the same random numbers, and leave their own sequences as they were."""
+    """Let all processes draw the same random numbers, and leave their own sequences as they
+    were.
+    """
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng([device] if on_gpu else []):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would visit every kind of device
+        # torch.manual_seed would visit every kind of device
+        torch.default_generator.manual_seed(seed)
         if on_gpu:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)

@@ -1,6 +1,7 @@
 """Penalties, terms of a loss that read the features.
 
-IRM, V-REx and CORAL compare environments; CNBB's quantization and our covariance decorrelation do not.
+IRM, V-REx and CORAL compare environments; CNBB's quantization and our covariance decorrelation do
+not.
 """
 
 from __future__ import annotations
@@ -20,15 +21,24 @@ from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.functional import decorrelation_loss, decorrelation_parts
 from pfdl.objectives.base import Penalty, sample_risks, scale_gradients
 
-__all__ = ["CORAL", "IRM", "CovarianceDecorrelation", "EnvironmentPenalty", "Penalty", "Quantization", "VREx"]
+__all__ = [
+    "CORAL",
+    "IRM",
+    "CovarianceDecorrelation",
+    "EnvironmentPenalty",
+    "Penalty",
+    "Quantization",
+    "VREx",
+]
 
 
 class EnvironmentPenalty(Penalty):
-    """A penalty on what differs between training environments, with a weight that is switched on late.
+    """A penalty on what differs between training environments, with a weight that is switched on
+    late.
 
-    Such penalties are weighted so strongly that nothing would be learnt if they acted from the start. As in the
-    published code of IRM, the weight is 1 for the first ``anneal`` training calls and ``weight`` from then on; the
-    count of calls is part of ``state_dict()``.
+    Such penalties are weighted so strongly that nothing would be learnt if they acted from the
+    start. As in the published code of IRM, the weight is 1 for the first ``anneal`` training calls
+    and ``weight`` from then on; the count of calls is part of ``state_dict()``.
 
     Args:
         weight: What the penalty is multiplied by after the annealing.
@@ -40,7 +50,9 @@ class EnvironmentPenalty(Penalty):
 
     needs: tuple[str, ...] = ("logits", "labels", "environments")
     compare: Callable[..., Tensor]
-    """The penalty itself, without its weight; a method of each subclass that takes what it ``needs``."""
+    """The penalty itself, without its weight; a method of each subclass that takes what it
+    ``needs``.
+    """
 
     def __init__(self, weight: float = 1.0, *, anneal: int = 0) -> None:
         super().__init__()
@@ -62,7 +74,8 @@ class EnvironmentPenalty(Penalty):
         """Compare the environments of one batch.
 
         Args:
-            *batch: What the penalty ``needs``, one row per sample; environments are integers of shape (n,).
+            *batch: What the penalty ``needs``, one row per sample; environments are integers of
+              shape (n,).
 
         Returns:
             weight × the penalty, a scalar.
@@ -84,7 +97,10 @@ class EnvironmentPenalty(Penalty):
         """
         calls = state.get("completed_calls") if isinstance(state, Mapping) else None
         if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
-            raise ValueError(f"completed_calls in the state is {calls!r}; it must be a whole number of at least 0.")
+            raise ValueError(
+                f"completed_calls in the state is {calls!r}; it must be a whole number of at"
+                " least 0."
+            )
         self.completed_calls = calls
 
 
@@ -93,14 +109,18 @@ class IRM(EnvironmentPenalty):
 
     .. math:: \frac1E \sum_e \Big( \partial_s R_e(s \cdot z) \Big|_{s=1} \Big)^2
 
-    with the risk :math:`R_e` of environment e and the logits z: the same classifier, here a mere scale s, should be
-    optimal in every environment at once. ``weight`` and ``anneal`` as in
+    with the risk :math:`R_e` of environment e and the logits z: the same classifier, here a mere
+    scale s, should be optimal in every environment at once. ``weight`` and ``anneal`` as in
     :class:`EnvironmentPenalty`.
 
     Example:
         >>> import torch
         >>> penalty = IRM(weight=2.0)
-        >>> logits, labels, environments = torch.tensor([1.0, -1.0]), torch.tensor([1, 1]), torch.tensor([0, 1])
+        >>> logits, labels, environments = (
+        ...     torch.tensor([1.0, -1.0]),
+        ...     torch.tensor([1, 1]),
+        ...     torch.tensor([0, 1]),
+        ... )
         >>> penalty(logits, labels, environments)
         tensor(0.6068)
     """
@@ -123,7 +143,11 @@ class VREx(EnvironmentPenalty):
     Example:
         >>> import torch
         >>> penalty = VREx(weight=4.0)
-        >>> logits, labels, environments = torch.tensor([1.0, -1.0]), torch.tensor([1, 1]), torch.tensor([0, 1])
+        >>> logits, labels, environments = (
+        ...     torch.tensor([1.0, -1.0]),
+        ...     torch.tensor([1, 1]),
+        ...     torch.tensor([0, 1]),
+        ... )
         >>> penalty(logits, labels, environments)  # the two risks differ by exactly 1
         tensor(1.0000)
     """
@@ -136,13 +160,14 @@ class VREx(EnvironmentPenalty):
 
 
 class CORAL(EnvironmentPenalty):
-    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances should agree between environments.
+    r"""Deep CORAL (Sun and Saenko, 2016): the features' covariances should agree between
+    environments.
 
     .. math:: \operatorname*{mean}_{e < e'} \frac{1}{4p^2} \| C_e - C_{e'} \|_F^2
 
-    with the covariance matrix :math:`C_e` of the features in environment e. An environment with a single sample in the
-    batch has none and is left out; with fewer than two environments left the penalty is 0. ``weight`` and ``anneal``
-    as in :class:`EnvironmentPenalty`.
+    with the covariance matrix :math:`C_e` of the features in environment e. An environment with a
+    single sample in the batch has none and is left out; with fewer than two environments left the
+    penalty is 0. ``weight`` and ``anneal`` as in :class:`EnvironmentPenalty`.
     """
 
     reference = "Sun and Saenko, 2016"
@@ -152,7 +177,9 @@ class CORAL(EnvironmentPenalty):
         """Return the mean squared distance of the covariances, without the weight."""
         check_matrix("features", features)
         check_environments(environments, features.shape[:1])
-        groups = [features[environments == environment] for environment in torch.unique(environments)]
+        groups = [
+            features[environments == environment] for environment in torch.unique(environments)
+        ]
         covariances = [torch.cov(group.T) for group in groups if len(group) > 1]
         distances = [(a - b).square().sum() for a, b in combinations(covariances, 2)]
         if not distances:
@@ -161,19 +188,22 @@ class CORAL(EnvironmentPenalty):
 
 
 class CovarianceDecorrelation(PartialDecorrelation):
-    """Decorrelate by the covariance part of L_decorr alone, as strongly as PFDL acts; ours, not the paper's.
+    """Decorrelate by the covariance part of L_decorr alone, as strongly as PFDL acts; ours, not the
+    paper's.
 
     L_decorr is made of products of means and of covariances, and these alone are about correlation
-    (:func:`pfdl.decorrelation.functional.decorrelation_parts`). After a ReLU their gradient is tens to thousands of
-    times shorter than that of L_decorr. Here the model follows it alone, multiplied at every step until it is as long
-    as that of L_decorr at the features. A large network from scratch then learns sooner and ends no better, so this is
-    for short trainings.
+    (:func:`pfdl.decorrelation.functional.decorrelation_parts`). After a ReLU their gradient is tens
+    to thousands of times shorter than that of L_decorr. Here the model follows it alone, multiplied
+    at every step until it is as long as that of L_decorr at the features. A large network from
+    scratch then learns sooner and ends no better, so this is for short trainings.
 
-    The arguments are those of :class:`pfdl.PartialDecorrelation`, and ``weight`` is the strength relative to PFDL's at
-    λ = 1. A function of the number of completed g-fits switches it off: ``weight=lambda fits: float(fits < 1000)``.
+    The arguments are those of :class:`pfdl.PartialDecorrelation`, and ``weight`` is the strength
+    relative to PFDL's at λ = 1. A function of the number of completed g-fits switches it off:
+    ``weight=lambda fits: float(fits < 1000)``.
 
     Attributes:
-        matched_weight: The λ that the last call chose; 0 if the gradient of the covariances was lost in rounding.
+        matched_weight: The λ that the last call chose; 0 if the gradient of the covariances was
+            lost in rounding.
 
     Example:
         >>> _ = torch.manual_seed(0)
@@ -193,7 +223,9 @@ class CovarianceDecorrelation(PartialDecorrelation):
 
     def metrics(self) -> dict[str, Tensor]:
         """Return what PFDL reports, and the weight that made this penalty as strong."""
-        return super().metrics() | ({} if self.matched_weight is None else {"matched_weight": self.matched_weight})
+        return super().metrics() | (
+            {} if self.matched_weight is None else {"matched_weight": self.matched_weight}
+        )
 
     def _penalise(self, u: Tensor, batch: Batch, weight: float) -> Tensor:
         leaf = u.detach().requires_grad_()
@@ -204,8 +236,13 @@ class CovarianceDecorrelation(PartialDecorrelation):
             losses = whole_loss, self.measure(leaf, covariance)
             gradients = [torch.autograd.grad(loss, leaf, retain_graph=True)[0] for loss in losses]
         parts = {"level_part": level.detach(), "covariance_part": covariance.detach()}
-        self.last = replace(self.last, decorrelation_loss=whole_loss.detach(), weight=weight, **parts)
-        whole, part = (size.sqrt() for size in batch.average([gradient.square().sum() for gradient in gradients]))
+        self.last = replace(
+            self.last, decorrelation_loss=whole_loss.detach(), weight=weight, **parts
+        )
+        whole, part = (
+            size.sqrt()
+            for size in batch.average([gradient.square().sum() for gradient in gradients])
+        )
         is_lost = part <= torch.finfo(u.dtype).eps * whole
         self.matched_weight = torch.where(is_lost, 0.0, whole / part)
         slope = ((u - u.detach()) * gradients[1]).sum()  # this gradient, and no graph through g
@@ -213,7 +250,8 @@ class CovarianceDecorrelation(PartialDecorrelation):
 
 
 class Quantization(Penalty):
-    r"""Reward large features, which tanh bounds to ±1, so that they can be read as on or off (He et al., 2021).
+    r"""Reward large features, which tanh bounds to ±1, so that they can be read as on or off (He et
+    al., 2021).
 
     .. math:: -\text{weight} \sum_i \|f_i\|^2
 
@@ -249,7 +287,8 @@ def check_environments(environments: Tensor, shape: tuple[int, ...]) -> None:
         )
     if bool((environments < 0).any()):
         raise ValueError(
-            "environments go below 0, and −1 stands for unknown; number them from 0, and leave out the rest."
+            "environments go below 0, and −1 stands for unknown; number them from 0, and leave out"
+            " the rest."
         )
 
 
@@ -273,6 +312,7 @@ def environment_means(values: Tensor, environments: Tensor) -> Tensor:
     """
     check_environments(environments, values.shape)
     _, index, counts = torch.unique(environments, return_inverse=True, return_counts=True)
-    # A product with the membership matrix, not a scatter: on a GPU its sums do not depend on the order of threads.
+    # A product with the membership matrix, not a scatter: on a GPU its sums do not depend on the
+    # order of threads.
     means: Tensor = values @ F.one_hot(index).to(values.dtype) / counts
     return means

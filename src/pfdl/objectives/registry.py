@@ -18,7 +18,17 @@ from pfdl.decorrelation import PartialDecorrelation
 from pfdl.decorrelation.part import DataShape
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.penalties import CORAL, IRM, CovarianceDecorrelation, VREx
-from pfdl.objectives.weightings import CNBB, DWR, Balance, BatchDWR, CVaR, GroupDRO, Product, StableNet, Weighting
+from pfdl.objectives.weightings import (
+    CNBB,
+    DWR,
+    Balance,
+    BatchDWR,
+    CVaR,
+    GroupDRO,
+    Product,
+    StableNet,
+    Weighting,
+)
 
 ENTRY_POINTS = "pfdl.objectives"
 """The group of entry points under which an installed package offers objectives."""
@@ -68,21 +78,23 @@ _factories: dict[str, Factory] = {
 
 
 def register_objective(name: str, factory: Factory) -> None:
-    """Give an objective a name, for :func:`make_objective`, ``pfdl train``, ``pfdl list`` and ``pfdl study``.
+    """Give an objective a name, for :func:`make_objective`, ``pfdl train``, ``pfdl list`` and
+    ``pfdl study``.
 
     An installed package can do the same without being imported first, by an entry point::
 
         [project.entry-points."pfdl.objectives"]
         mine = "my_package:MyPenalty"
 
-    A file that is no package is named on the command line: ``pfdl train photos/ --import my.py --objective mine``.
+    A file that is no package is named on the command line: ``pfdl train photos/ --import my.py
+    --objective mine``.
 
     Args:
         name: Letters, digits and hyphens; not taken yet.
         factory: A class derived from :class:`pfdl.objectives.penalties.Penalty` or
             :class:`pfdl.objectives.weightings.Weighting`; or a function that takes a
-            :class:`pfdl.objectives.DataShape` and the settings as keywords, and returns such a part, or several as a
-            tuple.
+            :class:`pfdl.objectives.DataShape` and the settings as keywords, and returns such a
+            part, or several as a tuple.
 
     Raises:
         ValueError: If the name cannot be used or is taken.
@@ -92,6 +104,7 @@ def register_objective(name: str, factory: Factory) -> None:
         >>> from pfdl.objectives.penalties import Penalty
         >>> class Size(Penalty):
         ...     '''Penalise the mean squared feature.'''
+        ...
         ...     def forward(self, features):
         ...         return features.square().mean()
         >>> register_objective("size-example", Size)
@@ -100,12 +113,15 @@ def register_objective(name: str, factory: Factory) -> None:
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
         raise ValueError(
-            f"the name of the objective is {name!r}; give letters, digits and hyphens, such as 'my-penalty'."
+            f"the name of the objective is {name!r}; give letters, digits and hyphens, such as"
+            " 'my-penalty'."
         )
     if name in _known():
         raise ValueError(f"there is an objective {name!r} already; choose another name.")
     if not callable(factory):
-        raise TypeError(f"the factory of {name!r} is a {type(factory).__name__}; give a class or a function.")
+        raise TypeError(
+            f"the factory of {name!r} is a {type(factory).__name__}; give a class or a function."
+        )
     _factories[name] = factory
 
 
@@ -125,24 +141,28 @@ def make_objective(
     """Build an objective by name.
 
     Args:
-        name: A name of :func:`list_objectives`, or several joined by ``+``, such as ``"irm+pfdl"``: penalties are
-            added, weightings multiplied. ``"pfdl"`` is the paper's method.
+        name: A name of :func:`list_objectives`, or several joined by ``+``, such as ``"irm+pfdl"``:
+            penalties are added, weightings multiplied. ``"pfdl"`` is the paper's method.
         num_features: p, the width of the embedding.
         num_classes: Number of classes, for parts that ask for it.
         num_contexts: Number of contexts, for parts that ask for it.
-        **settings: For each part of the name with other settings than its defaults, a mapping of its arguments:
-            ``irm={"weight": 1e4, "anneal": 200}``.
+        **settings: For each part of the name with other settings than its defaults, a mapping of
+            its arguments: ``irm={"weight": 1e4, "anneal": 200}``.
 
     Returns:
         A new objective.
 
     Raises:
-        ValueError: If a name is unknown or given twice, or if settings are given for a part that the name does not
-            have, or that the part does not know or cannot use.
+        ValueError: If a name is unknown or given twice, or if settings are given for a part that
+            the name does not have, or that the part does not know or cannot use.
 
     Example:
         >>> make_objective("irm+pfdl", num_features=8, irm={"weight": 100.0}).needs == {
-        ...     "features", "logits", "labels", "environments"}
+        ...     "features",
+        ...     "logits",
+        ...     "labels",
+        ...     "environments",
+        ... }
         True
     """
     names = name.split("+")
@@ -150,26 +170,35 @@ def make_objective(
     for part in names:
         if part not in known:
             raise ValueError(
-                f"{part!r} in the objective {name!r} is unknown; choose from {', '.join(sorted(known))}, "
-                f"or join several with '+'{did_you_mean(part, known) or '.'}"
+                f"{part!r} in the objective {name!r} is unknown; choose from"
+                f" {', '.join(sorted(known))}, or join several with"
+                f" '+'{did_you_mean(part, known) or '.'}"
             )
     if len(set(names)) < len(names):
         raise ValueError(f"the objective {name!r} names a part twice; give each once.")
     if unused := set(settings) - set(names):
-        raise ValueError(f"settings for {', '.join(sorted(unused))} were given but the objective is {name!r}.")
+        raise ValueError(
+            f"settings for {', '.join(sorted(unused))} were given but the objective is {name!r}."
+        )
     shape = DataShape(num_features, num_classes, num_contexts)
-    parts = [part for key in names for part in _build(key, known[key], shape, settings.get(key, {}))]
+    parts = [
+        part for key in names for part in _build(key, known[key], shape, settings.get(key, {}))
+    ]
     weightings = [part for part in parts if isinstance(part, Weighting)]
     weighting = Product(weightings) if len(weightings) > 1 else next(iter(weightings), None)
     return Objective((part for part in parts if not isinstance(part, Weighting)), weighting)
 
 
-def _build(name: str, factory: Factory, shape: DataShape, settings: Mapping[str, Any]) -> tuple[nn.Module, ...]:
+def _build(
+    name: str, factory: Factory, shape: DataShape, settings: Mapping[str, Any]
+) -> tuple[nn.Module, ...]:
     valid = _settings_of(factory)
     if unknown := set(settings) - set(valid):
         choice = f"it has {', '.join(valid)}" if valid else "it has none"
         hint = did_you_mean(min(unknown), valid) or "."
-        raise ValueError(f"the objective {name!r} has no setting {', '.join(sorted(unknown))}; {choice}{hint}")
+        raise ValueError(
+            f"the objective {name!r} has no setting {', '.join(sorted(unknown))}; {choice}{hint}"
+        )
     build = getattr(factory, "from_data", factory)
     try:
         parts = build(shape, **settings)
@@ -195,12 +224,14 @@ def _settings_of(factory: Factory) -> dict[str, Any]:
     return {
         one.name: one.default
         for one in parameters
-        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.name not in shape | {"shape"}
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+        and one.name not in shape | {"shape"}
     }
 
 
 def _describe(name: str, factory: Factory) -> ObjectiveInfo:
-    summary = (inspect.getdoc(factory) or "").partition("\n")[0]
+    first_paragraph = (inspect.getdoc(factory) or "").partition("\n\n")[0]
+    summary = " ".join(first_paragraph.split())
     needs = [{"environments": "contexts"}.get(need, need) for need in getattr(factory, "needs", ())]
     settings = tuple(f"{key}={value!r}" for key, value in _settings_of(factory).items())
     reads = tuple(need for need in needs if need in ("features", "contexts"))

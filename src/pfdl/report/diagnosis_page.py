@@ -54,18 +54,26 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
         introduction.append(blocks.text(OTHER_IMAGES, "warning"))
     pictures = [
         ("What the contexts look like", _contexts(diagnoses)),
-        ("What the model gets wrong", [block for name, one in named.items() for block in _wrong(name, one)]),
+        (
+            "What the model gets wrong",
+            [block for name, one in named.items() for block in _wrong(name, one)],
+        ),
     ]
     if all(one.contexts_are == KNOWN for one in diagnoses):
         pictures.reverse()  # contexts that nobody named are to be looked at first
     sections = [
-        *((f"What was found about {name}", _verdict(one, data, options)) for name, one in named.items()),
+        *(
+            (f"What was found about {name}", _verdict(one, data, options))
+            for name, one in named.items()
+        ),
         *pictures,
         ("If the contexts shift", _shift(named)),
         ("Accuracy by class, context and group", _accuracy(named)),
         ("How to read this page", [reading.diagnosis()]),
     ]
-    return render(f"Diagnosis of {' and '.join(named)}", introduction, [one for one in sections if one[1]])
+    return render(
+        f"Diagnosis of {' and '.join(named)}", introduction, [one for one in sections if one[1]]
+    )
 
 
 def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Markup]:
@@ -76,15 +84,21 @@ def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Mar
 
 
 def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
-    """Show images of each context, once where the runs have the same images in the same contexts."""
+    """Show images of each context, once where the runs have the same images in the same
+    contexts.
+    """
     galleries = []
     same = len({(one.rows, one.contexts) for one in diagnoses}) == 1
     for one in diagnoses[:1] if same else diagnoses:
         for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
-            usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
+            usual = [
+                name_class(label) for label, where in one.usual_contexts.items() if where == context
+            ]
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
-            pictures = [_thumbnail(one, sample) for sample in one.samples_of(None, context, THUMBNAILS)]
+            pictures = [
+                _thumbnail(one, sample) for sample in one.samples_of(None, context, THUMBNAILS)
+            ]
             galleries.append(blocks.gallery(title[0].upper() + title[1:], pictures))
     return galleries
 
@@ -95,7 +109,10 @@ def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
     for group in sorted(one.accuracies.groups, key=WORST_FIRST)[:SHOWN_GROUPS]:
         if wrong := round((1 - group.accuracy) * group.samples):
             title = f"{name}, {group.name}: {wrong} of {group.samples} images not recognised"
-            pictures = [_thumbnail(one, sample) for sample in one.samples_of(group.label, group.context, THUMBNAILS)]
+            pictures = [
+                _thumbnail(one, sample)
+                for sample in one.samples_of(group.label, group.context, THUMBNAILS)
+            ]
             galleries.append(blocks.gallery(title, pictures))
     return galleries
 
@@ -110,18 +127,27 @@ def _shift(named: Named) -> list[Markup]:
     def draw(axes: Axes) -> None:
         for number, (name, curve) in enumerate(curves.items()):
             colour, dash = PALETTE[f"c{number + 1}"], ("-", "--")[number]
-            band = np.clip(100 * curve.accuracy + np.outer([-200, 200], curve.standard_error), 0, 100)
+            band = np.clip(
+                100 * curve.accuracy + np.outer([-200, 200], curve.standard_error), 0, 100
+            )
             axes.fill_between(curve.shift, *band, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(curve.shift, 100 * curve.accuracy, color=colour, linestyle=dash, label=printable(name))
+            axes.plot(
+                curve.shift,
+                100 * curve.accuracy,
+                color=colour,
+                linestyle=dash,
+                label=printable(name),
+            )
         axes.set_xlabel("shift of the contexts")
         axes.set_ylabel("accuracy (%)")
         if len(curves) > 1:
             axes.legend(frameon=False)
 
     summary = (
-        "At 0 the contexts of a class are as frequent as in training, at 0.5 all of them are equally frequent, at 1 "
-        "the frequencies are reversed. Predicted from the accuracies of the groups (one class in one context), with "
-        "two standard errors; how another training would end is not in it, nor what else differs in the test images."
+        "At 0 the contexts of a class are as frequent as in training, at 0.5 all of them are"
+        " equally frequent, at 1 the frequencies are reversed. Predicted from the accuracies of the"
+        " groups (one class in one context), with two standard errors; how another training would"
+        " end is not in it, nor what else differs in the test images."
     )
     forecasts = [
         blocks.text(f"{name}: {gap.forecast(curve)}", "warning")
@@ -133,31 +159,51 @@ def _shift(named: Named) -> list[Markup]:
 
 
 def _accuracy(named: Named) -> list[Markup]:
-    """Show by class and by context what is recognised, validation beside test, and the worst groups."""
+    """Show by class and by context what is recognised, validation beside test, and the worst
+    groups.
+    """
     tables = []
-    groups = {name: {group.name: group for group in one.accuracies.groups} for name, one in named.items()}
+    groups = {
+        name: {group.name: group for group in one.accuracies.groups} for name, one in named.items()
+    }
     for name, one in named.items():
         sides = {
             f"{title}, {sum(group.samples for group in side.groups)}": side
             for title, side in (("validation", one.validation), ("test", one.accuracies))
             if side is not None
         }
-        by_class = {title: {"all images": side.overall, **side.by_label} for title, side in sides.items()}
+        by_class = {
+            title: {"all images": side.overall, **side.by_label} for title, side in sides.items()
+        }
         if (reliance := one.found.reliance) is not None:
-            lines: dict[Any, Any] = {"all images": reliance, **{line.label: line for line in reliance.by_class}}
-            by_class["in its usual context"] = {label: line.in_usual for label, line in lines.items()}
+            lines: dict[Any, Any] = {
+                "all images": reliance,
+                **{line.label: line for line in reliance.by_class},
+            }
+            by_class["in its usual context"] = {
+                label: line.in_usual for label, line in lines.items()
+            }
             by_class["elsewhere"] = {label: line.elsewhere for label, line in lines.items()}
         tables.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
-        if by_context := {title: side.by_context for title, side in sides.items() if side.by_context}:
-            tables.append(_share_table(f"{name}: accuracy (%) by context", "context", by_context, name_context))
+        if by_context := {
+            title: side.by_context for title, side in sides.items() if side.by_context
+        }:
+            tables.append(
+                _share_table(
+                    f"{name}: accuracy (%) by context", "context", by_context, name_context
+                )
+            )
     first = next(iter(named))
     worst = [group.name for group in sorted(groups[first].values(), key=WORST_FIRST)[:WORST_GROUPS]]
     shares = {
-        name: {group: found[group].accuracy for group in worst if group in found} for name, found in groups.items()
+        name: {group: found[group].accuracy for group in worst if group in found}
+        for name, found in groups.items()
     }
 
     title = f"The worst groups of {first}: accuracy (%)"
-    counted = _share_table(title, "group", shares, lambda group: f"{group}, {groups[first][group].samples} images")
+    counted = _share_table(
+        title, "group", shares, lambda group: f"{group}, {groups[first][group].samples} images"
+    )
     return [blocks.side_by_side(tables), counted]
 
 
@@ -167,7 +213,13 @@ def _share_table(
     """Return shares in percent, a column for each of them."""
     keys = dict.fromkeys(key for share in shares.values() for key in share)
     rows = [
-        (name(key), [figure(100 * share.get(key, math.nan), missing="not known") for share in shares.values()])
+        (
+            name(key),
+            [
+                figure(100 * share.get(key, math.nan), missing="not known")
+                for share in shares.values()
+            ],
+        )
         for key in keys
     ]
     return Markup(blocks.table(title, corner, list(shares), rows))

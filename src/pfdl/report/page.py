@@ -1,4 +1,6 @@
-"""The HTML page: pieces and a shell in one file that needs nothing from elsewhere and runs no script."""
+"""The HTML page: pieces and a shell in one file that needs nothing from elsewhere and runs no
+script.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 STYLE = (_TEMPLATES / "page.css").read_text(encoding="utf-8")
 
 PALETTE = dict(re.findall(r"--(\w+): light-dark\((#\w+),", STYLE))
-"""Colours of pages and plots by their names in the style sheet, in light. A page exchanges them in the dark."""
+"""Colours of pages and plots by their names in the style sheet, in light. A page exchanges them in
+the dark.
+"""
 
 _environment = Environment(
     loader=FileSystemLoader(_TEMPLATES),
@@ -31,16 +35,22 @@ _environment = Environment(
 )
 
 blocks: Any = _environment.get_template("blocks.html").module
-"""What a page is made of: ``blocks.text(words)``, ``blocks.table(…)`` and the other macros of ``blocks.html``."""
+"""What a page is made of: ``blocks.text(words)``, ``blocks.table(…)`` and the other macros of
+``blocks.html``.
+"""
 
 reading: Any = _environment.get_template("reading.html").module
 """How to read each of the pages."""
 
 
 def render(
-    title: str, introduction: Sequence[Markup], sections: Sequence[tuple[str, Sequence[Markup]]], footer: str = ""
+    title: str,
+    introduction: Sequence[Markup],
+    sections: Sequence[tuple[str, Sequence[Markup]]],
+    footer: str = "",
 ) -> str:
-    """Return a page as one HTML file. All content is text: nothing that a name or a cell holds is read as HTML.
+    """Return a page as one HTML file. All content is text: nothing that a name or a cell holds is
+    read as HTML.
 
     Args:
         title: Its name.
@@ -60,7 +70,9 @@ def figure(value: float, digits: int = 1, *, missing: str) -> Markup:
 
 
 def draw_svg(draw: Callable[[Axes], Any]) -> str:
-    """Draw a plot by Matplotlib as an SVG file. The same plot gives the same file; names in it are mere text."""
+    """Draw a plot by Matplotlib as an SVG file. The same plot gives the same file; names in it are
+    mere text.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -68,7 +80,9 @@ def draw_svg(draw: Callable[[Axes], Any]) -> str:
         picture = Figure()
         draw(picture.subplots())
         stream = io.StringIO()
-        picture.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        picture.savefig(
+            stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        )
     return stream.getvalue()
 
 

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from pfdl.tabular.pfdl import PFDLRegressor as PFDLRegressor
     from pfdl.tabular.reading import read_table as read_table
     from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
-    from pfdl.tabular.selector import SelectionScreen as SelectionScreen, SelectionWarning as SelectionWarning
+    from pfdl.tabular.selector import (
+        SelectionScreen as SelectionScreen,
+        SelectionWarning as SelectionWarning,
+    )
 
 #: Loaded when first asked for: only DWR and PFDL need PyTorch, which takes seconds to import.
 _MODULES = {

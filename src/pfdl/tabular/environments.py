@@ -1,8 +1,9 @@
 """Columns whose relation to the label differs between environments.
 
-One sample cannot say whether a column that predicts will predict elsewhere; several environments can. A column goes if
-its slope differs between them *and* least squares without it predicts environments better that it has not seen.
-Everything follows from the second moments of each environment.
+One sample cannot say whether a column that predicts will predict elsewhere; several environments
+can. A column goes if its slope differs between them *and* least squares without it predicts
+environments better that it has not seen. Everything follows from the second moments of each
+environment.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ class Environments:
     """What known environments say about the columns.
 
     Attributes:
-        changes: p-value, per column, of "its slope is the same in all environments", when it was last looked at.
-        error: root mean squared error of least squares on all columns in environments left out of its fit, in standard
-            deviations of the label, one per environment.
+        changes: p-value, per column, of "its slope is the same in all environments", when it was
+            last looked at.
+        error: root mean squared error of least squares on all columns in environments left out of
+            its fit, in standard deviations of the label, one per environment.
         error_of_kept: the same on the kept columns.
         names: the environments.
     """
@@ -40,25 +42,41 @@ class Environments:
 
 
 def compare_environments(
-    found: Screening, X: FloatArray, label: FloatArray, groups: NDArray[np.str_], weight: FloatArray, protected: Mask
+    found: Screening,
+    X: FloatArray,
+    label: FloatArray,
+    groups: NDArray[np.str_],
+    weight: FloatArray,
+    protected: Mask,
 ) -> Screening:
     """Leave out further columns without which least squares predicts unseen environments better.
 
-    Columns that one sample gave no reason to drop are left out one by one: of those whose slope differs between
-    environments (F-test at 1 %, divided by their number), the one without which the mean squared error in
-    left-out environments falls most; as long as it falls by 2 % at least, in most environments, and does not rise in
-    the worst. The columns of the label have mean 0 and variance 1.
+    Columns that one sample gave no reason to drop are left out one by one: of those whose slope
+    differs between environments (F-test at 1 %, divided by their number), the one without which the
+    mean squared error in left-out environments falls most; as long as it falls by 2 % at least, in
+    most environments, and does not rise in the worst. The columns of the label have mean 0 and
+    variance 1.
 
     Raises:
         ValueError: If there are fewer than two environments with ten rows.
     """
     moments = _Moments(X, label, groups, weight)
-    kept = np.flatnonzero(found.kept & ~np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING)))
-    level, changes, decision = ALPHA / max(len(kept), 1), np.full(X.shape[1], np.nan), found.decision.copy()
+    kept = np.flatnonzero(
+        found.kept & ~np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING))
+    )
+    level, changes, decision = (
+        ALPHA / max(len(kept), 1),
+        np.full(X.shape[1], np.nan),
+        found.decision.copy(),
+    )
     before = now = moments.errors(kept)
     while len(kept) > 1:
         changes[kept] = moments.slope_tests(kept)
-        trials = {j: moments.errors(np.setdiff1d(kept, [j])) for j in kept if changes[j] < level and not protected[j]}
+        trials = {
+            j: moments.errors(np.setdiff1d(kept, [j]))
+            for j in kept
+            if changes[j] < level and not protected[j]
+        }
         if not trials:
             break
         best = min(trials, key=lambda j: float(trials[j].mean()))
@@ -73,15 +91,19 @@ def compare_environments(
 
 
 class _Moments:
-    """Second moments of [1, columns, label] in every environment, as they are and around its means."""
+    """Second moments of [1, columns, label] in every environment, as they are and around its
+    means.
+    """
 
-    def __init__(self, X: FloatArray, label: FloatArray, groups: NDArray[np.str_], weight: FloatArray) -> None:
+    def __init__(
+        self, X: FloatArray, label: FloatArray, groups: NDArray[np.str_], weight: FloatArray
+    ) -> None:
         names, membership = np.unique(groups, return_inverse=True)
         large = np.bincount(membership) >= _LEAST_ROWS
         if large.sum() < 2:
             raise ValueError(
-                f"groups names {len(names)} environments, {int(large.sum())} of them with ten rows or more; at least "
-                "two such are needed. Without groups, one sample is screened."
+                f"groups names {len(names)} environments, {int(large.sum())} of them with ten rows"
+                " or more; at least two such are needed. Without groups, one sample is screened."
             )
         self.names, self.num_labels = names[large], label.shape[1]
         both = np.hstack([np.ones((len(X), 1)), standardised(X), label])
@@ -92,23 +114,27 @@ class _Moments:
         self._labels = 1 + X.shape[1] + np.arange(self.num_labels)
 
     def errors(self, columns: IndexArray) -> FloatArray:
-        """Return the mean squared error in each environment of least squares fitted to all the others."""
+        """Return the mean squared error in each environment of least squares fitted to all the
+        others.
+        """
         inputs = np.concatenate([[0], 1 + columns])
         both = np.concatenate([inputs, self._labels])
         errors = []
         for here, rows in zip(self.joint, self.rows, strict=True):
             rest = self.joint.sum(axis=0) - here
             slopes = _solve(rest[np.ix_(inputs, inputs)], rest[np.ix_(inputs, self._labels)])
-            residual = np.vstack([-slopes, np.eye(self.num_labels)])  # of the labels, as a combination of both
+            # Of the labels, as a combination of both
+            residual = np.vstack([-slopes, np.eye(self.num_labels)])
             squares = (residual * (here[np.ix_(both, both)] @ residual)).sum()
             errors.append(max(squares, 0.0) / rows / self.num_labels)
         return np.array(errors)
 
     def slope_tests(self, columns: IndexArray) -> FloatArray:
-        """Return, per column, the p-value of "its slope is the same in all environments", the others' being shared.
+        """Return, per column, the p-value of "its slope is the same in all environments", the
+        others' being shared.
 
-        Levels may differ between environments. With several label functions, the smallest of their p-values counts,
-        multiplied by their number.
+        Levels may differ between environments. With several label functions, the smallest of their
+        p-values counts, multiplied by their number.
         """
         pooled, inputs, others = self.centred.sum(axis=0), 1 + columns, len(self.rows) - 1
         among, across = pooled[np.ix_(inputs, inputs)], pooled[np.ix_(inputs, self._labels)]
@@ -121,14 +147,20 @@ class _Moments:
         for column in inputs:
             # Design: the columns, and the column once more for every environment but the first.
             extra = self.centred[1:, column]
-            wide = np.block([[among, extra[:, inputs].T], [extra[:, inputs], np.diag(extra[:, column])]])
+            wide = np.block(
+                [[among, extra[:, inputs].T], [extra[:, inputs], np.diag(extra[:, column])]]
+            )
             own = _residual(wide, np.vstack([across, extra[:, self._labels]]), total) / freedom
-            p_values.append(min(1.0, self.num_labels * float(f_test(shared, own, others, freedom).min())))
+            p_values.append(
+                min(1.0, self.num_labels * float(f_test(shared, own, others, freedom).min()))
+            )
         return np.array(p_values)
 
 
 def _solve(among: FloatArray, across: FloatArray) -> FloatArray:
-    """Return the slopes of least squares from the products among the inputs, and of the inputs with the labels."""
+    """Return the slopes of least squares from the products among the inputs, and of the inputs with
+    the labels.
+    """
     ridge = _RIDGE * max(np.trace(among) / len(among), 1e-12)
     return np.linalg.solve(among + ridge * np.eye(len(among)), across)
 

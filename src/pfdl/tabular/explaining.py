@@ -32,33 +32,45 @@ def verdict(found: Screening, names: Sequence[str]) -> str:
         sentences.append(f"{words[0].upper()}{words[1:]}.")
     say(
         found.decision == screening.FOLLOWS_LABEL,
-        "Behaving like an effect of the label: {}. Selection of the rows can do that, so SelectionScreen leaves out "
-        "such columns.",
+        "Behaving like an effect of the label: {}. Selection of the rows can do that, so"
+        " SelectionScreen leaves out such columns.",
     )
-    say(found.decision == screening.AS_ASKED, "Behaving like an effect of the label, but kept as asked: {}.")
+    say(
+        found.decision == screening.AS_ASKED,
+        "Behaving like an effect of the label, but kept as asked: {}.",
+    )
     say(strong, f"Strongly {suspected}{{}}. Kept, because {doubt}.")
-    say((found.decision == screening.SUSPICIOUS) & ~strong, f"{suspected.capitalize()}{{}}. Kept, because {doubt}.")
+    say(
+        (found.decision == screening.SUSPICIOUS) & ~strong,
+        f"{suspected.capitalize()}{{}}. Kept, because {doubt}.",
+    )
     say(
         (found.grade > 0) & (found.grade == found.grade.max()),
-        f"Without {{}} the columns explain {_percent(found.explained_without)} of the label in this sample, with all "
-        f"of them {_percent(found.explained)}.",
+        f"Without {{}} the columns explain {_percent(found.explained_without)} of the label in this"
+        f" sample, with all of them {_percent(found.explained)}.",
     )
     say(found.decision == screening.ISOLATED, "Left out then, too, as adding nothing: {}.")
     if (seen := found.environments) is not None:
         say(
             found.decision == screening.CHANGES,
-            "Left out, as relating to the label differently in different environments: {}. In an environment not seen "
-            f"in the fit, the error of least squares falls from {seen.error.mean():.2f} to "
-            f"{seen.error_of_kept.mean():.2f} standard deviations of the label (mean of {len(seen.names)} "
-            "environments).",
+            "Left out, as relating to the label differently in different environments: {}. In an"
+            " environment not seen in the fit, the error of least squares falls from"
+            f" {seen.error.mean():.2f} to {seen.error_of_kept.mean():.2f} standard deviations of"
+            f" the label (mean of {len(seen.names)} environments).",
         )
     say(
         found.decision == screening.NEAR_COPY,
-        "Nearly a copy of the label: {}. Leave out what was computed from it, or is known after it.",
+        "Nearly a copy of the label: {}. Leave out what was computed from it, or is known"
+        " after it.",
     )
-    say(found.decision == screening.IDENTIFIER, "Numbering the rows: {}. Leave out what only identifies.")
+    say(
+        found.decision == screening.IDENTIFIER,
+        "Numbering the rows: {}. Leave out what only identifies.",
+    )
     if seen is not None and not (found.decision == screening.CHANGES).any():
-        sentences.append(f"The {len(seen.names)} environments give no further reason to leave out a column.")
+        sentences.append(
+            f"The {len(seen.names)} environments give no further reason to leave out a column."
+        )
     if found.kept.all():
         sentences.append("Every column is kept.")
     return " ".join(sentences)
@@ -70,40 +82,49 @@ def reason(found: Screening, j: int) -> str:
         return "It is computed from columns under suspicion."
     doubt = "" if found.grade[j] == screening.SURE else f" Not sure: {_doubt(found)}."
     return (
-        f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the label is known; of "
-        f"what can be explained the label alone explains {_percent(found.share[j])}.{doubt}"
+        f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the"
+        " label is known; of what can be explained the label alone explains"
+        f" {_percent(found.share[j])}.{doubt}"
     )
 
 
 def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
-    """Return the warning about strong suspects that stay in, and what acts on it; empty if there are none."""
+    """Return the warning about strong suspects that stay in, and what acts on it; empty if there
+    are none.
+    """
     stay = _chosen(names, _kept_though_strong(found))
     if not stay:
         return ""
     return (
-        f"The selection of the rows seems to have tied to the label: {_listed(stay)}. Kept, as suspicion is strong, "
-        f"not sure: {_doubt(found)}. SelectionScreen(drop='strong') leaves out such columns; "
-        f"keep={stay[:_NAMES_SHOWN]} says that you trust them."
+        f"The selection of the rows seems to have tied to the label: {_listed(stay)}. Kept, as"
+        f" suspicion is strong, not sure: {_doubt(found)}. SelectionScreen(drop='strong') leaves"
+        f" out such columns; keep={stay[:_NAMES_SHOWN]} says that you trust them."
     )
 
 
 def advice(screen: SelectionScreen, path: Path, target: str) -> str:
-    """Return lines of code that act on the verdict on a file, and run as they are, with what each costs."""
+    """Return lines of code that act on the verdict on a file, and run as they are, with what each
+    costs.
+    """
     found = screen.screening_
-    model = "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
+    model = (
+        "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
+    )
     code = (
         "import pfdl.tabular, sklearn.linear_model\n"
         f"X, y, _ = pfdl.tabular.read_table({str(path)!r}, {target!r})\n"
         f"model = sklearn.linear_model.{model}\n"
     )
     if found.grade.any():
-        clearest = [str(name) for name in screen.suspects_.index[: (found.grade == found.grade.max()).sum()]]
+        clearest = [
+            str(name) for name in screen.suspects_.index[: (found.grade == found.grade.max()).sum()]
+        ]
         code += (
-            f"# Without {_listed(clearest)}: {_percent(found.explained_without)} of {target} is explained in this "
-            "sample. Use this if new rows will not be selected like these.\n"
-            f"model.fit(X.drop(columns={clearest!r}), y)\n"
-            f"# With every column: {_percent(found.explained)}. Use this if new rows will be selected like these, "
-            f"or if their selection had nothing to do with {_listed(clearest)}.\n"
+            f"# Without {_listed(clearest)}: {_percent(found.explained_without)} of {target} is"
+            " explained in this sample. Use this if new rows will not be selected like"
+            f" these.\nmodel.fit(X.drop(columns={clearest!r}), y)\n# With every column:"
+            f" {_percent(found.explained)}. Use this if new rows will be selected like these, or if"
+            f" their selection had nothing to do with {_listed(clearest)}.\n"
         )
     return f"{code}model.fit(X, y)"
 
@@ -114,7 +135,10 @@ def _chosen(names: Sequence[str], columns: Mask) -> list[str]:
 
 def _listed(names: Sequence[str]) -> str:
     """Join names as in a sentence, the first few of many."""
-    shown = [*names[:_NAMES_SHOWN], *([f"{len(names) - _NAMES_SHOWN} more"] if len(names) > _NAMES_SHOWN else [])]
+    shown = [
+        *names[:_NAMES_SHOWN],
+        *([f"{len(names) - _NAMES_SHOWN} more"] if len(names) > _NAMES_SHOWN else []),
+    ]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
@@ -124,7 +148,9 @@ def _kept_though_strong(found: Screening) -> Mask:
 
 
 def _doubt(found: Screening) -> str:
-    """Say why a suspect that is not sure is not; beside sure ones it was not found in enough halves."""
+    """Say why a suspect that is not sure is not; beside sure ones it was not found in enough
+    halves.
+    """
     doubt = Outcome.UNSTABLE if found.outcome is Outcome.SELECTION else found.outcome
     return str(doubt.value)
 

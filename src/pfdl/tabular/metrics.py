@@ -26,12 +26,14 @@ def stability_report(
 ) -> pd.DataFrame:
     """Judge a fitted regressor or classifier on every environment of a table.
 
-    Of the errors over environments, the mean is what the paper calls average error (AE), and the standard deviation,
-    ``std(ddof=0)``, its stability error (SE); ``idxmax()`` names the worst environment.
+    Of the errors over environments, the mean is what the paper calls average error (AE), and the
+    standard deviation, ``std(ddof=0)``, its stability error (SE); ``idxmax()`` names the worst
+    environment.
 
     Args:
-        model: anything fitted with a ``predict(X)``. scikit-learn says whether it is a classifier; of one, accuracy
-            and, if it has ``predict_proba``, log loss are reported; of anything else RMSE.
+        model: anything fitted with a ``predict(X)``. scikit-learn says whether it is a classifier;
+            of one, accuracy and, if it has ``predict_proba``, log loss are reported; of anything
+            else RMSE.
         X: the columns; an array, a pandas table, whatever ``model.predict`` takes.
         y: the outcome.
         groups: which environment each row belongs to: region, year, hospital, ….
@@ -43,7 +45,9 @@ def stability_report(
     Examples:
         >>> from sklearn.dummy import DummyRegressor
         >>> model = DummyRegressor(strategy="constant", constant=0.0).fit([[0.0]], [0.0])
-        >>> report = stability_report(model, [[0.0]] * 3, [1.0, 1.0, 3.0], ["north", "north", "south"])
+        >>> report = stability_report(
+        ...     model, [[0.0]] * 3, [1.0, 1.0, 3.0], ["north", "north", "south"]
+        ... )
         >>> report["rmse"].tolist()
         [1.0, 3.0]
     """
@@ -56,7 +60,10 @@ def stability_report(
     if is_classifier(model):
         measures = {"accuracy": (accuracy_score, predicted)}
         if hasattr(model, "predict_proba"):
-            measures["log_loss"] = (partial(log_loss, labels=model.classes_), np.asarray(model.predict_proba(X)))
+            measures["log_loss"] = (
+                partial(log_loss, labels=model.classes_),
+                np.asarray(model.predict_proba(X)),
+            )
     check_consistent_length(truth, predicted, names, weight)
     rows = {}
     for name in np.unique(names):

@@ -1,14 +1,16 @@
-"""Second moments of the columns and functions of the label, and what the regressions among them say.
+"""Second moments of the columns and functions of the label, and what the regressions among them
+say.
 
-Four residual variances per column j say how much of it the others explain, with and without the label y (F: the columns
-already dropped):
+Four residual variances per column j say how much of it the others explain, with and without the
+label y (F: the columns already dropped):
 
 * v(F), v(F, y): what F alone, F and y, leave unexplained;
 * v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.
 
     m = 1 − v(rest)/v(F)                       how much of j the other columns explain
     k = 1 − v(rest, y)/v(F, y)                 the same, once y is known
-    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be explained of j, how much y explains alone
+    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be explained of j, how much y
+    explains alone
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ Mask = NDArray[np.bool_]
 ALPHA = 0.01
 _ROWS_AT_A_TIME = 65_536
 _COLLINEAR = 1e-8
-# Added to the variance of every scaled column: where y is an exact linear function of the columns, they are collinear
-# once y is known, and without it their conditional covariance could not be inverted.
+# Added to the variance of every scaled column: where y is an exact linear function of the columns,
+# they are collinear once y is known, and without it their conditional covariance could not be
+# inverted.
 _RIDGE = 1e-10
 _RANK_TOLERANCE = 1e-4
 
@@ -40,7 +43,8 @@ class Moments:
     """Covariance of [columns scaled to variance 1, label functions].
 
     Attributes:
-        joint: covariance matrix (maximum likelihood: divided by the sum of weights) of shape (p + d, p + d).
+        joint: covariance matrix (maximum likelihood: divided by the sum of weights) of shape (p +
+            d, p + d).
         mean: means of [columns, label functions].
         scale: standard deviations of the columns.
         rows: rows it was computed from; with weights, Kish's effective number of rows.
@@ -65,7 +69,9 @@ class Moments:
         joint /= total
         scale = np.sqrt(np.diag(joint)[:p])
         both = np.concatenate([np.where(scale > 0, scale, 1.0), np.ones(label.shape[1])])
-        return cls(joint / np.outer(both, both), mean, both[:p], effective_rows(weight) if n else 0.0)
+        return cls(
+            joint / np.outer(both, both), mean, both[:p], effective_rows(weight) if n else 0.0
+        )
 
     @property
     def num_columns(self) -> int:
@@ -80,14 +86,20 @@ class Moments:
     def subset(self, columns: IndexArray) -> Moments:
         """Return the moments of some of the columns and the label."""
         both = np.concatenate([columns, self.label])
-        return Moments(self.joint[np.ix_(both, both)], self.mean[both], self.scale[columns], self.rows)
+        return Moments(
+            self.joint[np.ix_(both, both)], self.mean[both], self.scale[columns], self.rows
+        )
 
     def unbias(self, inputs: int) -> float:
-        """Return the factor that makes a residual variance after a regression on this many inputs unbiased."""
+        """Return the factor that makes a residual variance after a regression on this many inputs
+        unbiased.
+        """
         return self.rows / max(self.rows - inputs - 1, 1.0)
 
     def covariance(self, columns: IndexArray, given: IndexArray | None = None) -> FloatArray:
-        """Return the covariance of some columns, or of what a regression on the ``given`` ones leaves of them."""
+        """Return the covariance of some columns, or of what a regression on the ``given`` ones
+        leaves of them.
+        """
         block: FloatArray = self.joint[np.ix_(columns, columns)] + _RIDGE * np.eye(len(columns))
         if given is None or not len(given):
             return block
@@ -96,7 +108,9 @@ class Moments:
         return np.asarray(block - across.T @ np.linalg.solve(among, across))
 
     def explained_share(self, columns: IndexArray, goal: int | None) -> float:
-        """Return the share of the first ``goal`` label functions that a regression on some columns explains."""
+        """Return the share of the first ``goal`` label functions that a regression on some columns
+        explains.
+        """
         functions = self.label[:goal]
         across = self.joint[np.ix_(columns, functions)]
         explained = (across * np.linalg.solve(self.covariance(columns), across)).sum(axis=0)
@@ -104,7 +118,9 @@ class Moments:
         return float(1.0 - (1.0 - share.mean()) * self.unbias(len(columns)))
 
     def residual_variance(self, given: IndexArray) -> FloatArray:
-        """Return the unbiased variance that a regression on the ``given`` leaves of every column."""
+        """Return the unbiased variance that a regression on the ``given`` leaves of every
+        column.
+        """
         columns = np.arange(self.num_columns)
         variance = np.diag(self.covariance(columns, given=given)) * self.unbias(len(given))
         return np.maximum(variance, _RIDGE)
@@ -112,7 +128,9 @@ class Moments:
 
 @dataclass(frozen=True)
 class ColumnShares:
-    """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and k > 0."""
+    """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and
+    k > 0.
+    """
 
     m: FloatArray
     k: FloatArray
@@ -122,10 +140,12 @@ class ColumnShares:
 
 
 class Evidence:
-    """What the least squares of each column on the others say about it, for all at once from an inverse covariance.
+    """What the least squares of each column on the others say about it, for all at once from an
+    inverse covariance.
 
     Attributes:
-        relevance: p-value, per column, of "given all other columns, this one and the label have nothing in common".
+        relevance: p-value, per column, of "given all other columns, this one and the label have
+            nothing in common".
         relevant: Mask of the columns for which that is rejected.
     """
 
@@ -137,15 +157,21 @@ class Evidence:
         self._others = len(columns) - 1
         self._freedom = moments.rows - 1 - self._others
         self._rest = moments.unbias(self._others) / precision_diagonal(alone)
-        self._rest_with_label = moments.unbias(self._others + len(label)) / precision_diagonal(known)
-        self.relevance = f_test(self._rest, self._rest_with_label, len(label), self._freedom - len(label))
+        self._rest_with_label = moments.unbias(self._others + len(label)) / precision_diagonal(
+            known
+        )
+        self.relevance = f_test(
+            self._rest, self._rest_with_label, len(label), self._freedom - len(label)
+        )
         self.relevant = self.relevance < self.level
 
     def given(self, dropped: list[int]) -> ColumnShares:
         """Measure m, k and share of every column, given the columns already dropped."""
         label = self.moments.label
         v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
-        v_fy = self.moments.residual_variance(np.concatenate([np.array(dropped, dtype=np.intp), label]))
+        v_fy = self.moments.residual_variance(
+            np.concatenate([np.array(dropped, dtype=np.intp), label])
+        )
         v_rest, v_rest_y = self._rest, self._rest_with_label
         explained = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
         others = max(self._others - len(dropped), 1)
@@ -158,22 +184,32 @@ class Evidence:
         )
 
     def adds_to_label(self, known: IndexArray) -> bool:
-        """Test by F whether all columns explain more of the first function of the label than the known do."""
+        """Test by F whether all columns explain more of the first function of the label than the
+        known do.
+        """
         moments, p = self.moments, self.moments.num_columns
-        alone, both = (1.0 - moments.explained_share(columns, 1) for columns in (known, np.arange(p)))
+        alone, both = (
+            1.0 - moments.explained_share(columns, 1) for columns in (known, np.arange(p))
+        )
         added = p - len(known)
         return bool(added and f_test(alone, both, added, moments.rows - 1 - p) < ALPHA)
 
 
 def f_test(smaller: Any, larger: Any, added_inputs: int, freedom: float) -> Any:
-    """Return the p-value, by F, of "a larger model explains no more"; both as unbiased residual variances."""
+    """Return the p-value, by F, of "a larger model explains no more"; both as unbiased residual
+    variances.
+    """
     gain = smaller * (freedom + added_inputs) - larger * freedom
     floor = np.finfo(float).tiny
-    return fdtrc(added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / np.maximum(larger, floor))
+    return fdtrc(
+        added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / np.maximum(larger, floor)
+    )
 
 
 def effective_rows(weight: FloatArray) -> float:
-    """Return Kish's effective sample size, (Σw)² / Σw²: as many rows of equal weight would be worth as much."""
+    """Return Kish's effective sample size, (Σw)² / Σw²: as many rows of equal weight would be worth
+    as much.
+    """
     scaled = weight / weight.max()
     return float(scaled.sum() ** 2 / (scaled**2).sum())
 
@@ -185,11 +221,15 @@ def standardised(X: FloatArray) -> FloatArray:
 
 
 def precision_diagonal(covariance: FloatArray) -> FloatArray:
-    """Return the diagonal of the inverse, also of a covariance that rounding has made barely singular."""
+    """Return the diagonal of the inverse, also of a covariance that rounding has made barely
+    singular.
+    """
     ridge = _RIDGE
     while True:
         try:
-            inverse = np.diag(np.linalg.inv(covariance + (ridge - _RIDGE) * np.eye(len(covariance))))
+            inverse = np.diag(
+                np.linalg.inv(covariance + (ridge - _RIDGE) * np.eye(len(covariance)))
+            )
         except np.linalg.LinAlgError:
             inverse = np.full(len(covariance), np.nan)
         if np.isfinite(inverse).all() and (inverse > 0).all():
@@ -198,11 +238,12 @@ def precision_diagonal(covariance: FloatArray) -> FloatArray:
 
 
 def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, FloatArray]:
-    """Split the columns that are not aside into linearly independent ones and those that follow from them.
+    """Split the columns that are not aside into linearly independent ones and those that follow
+    from them.
 
     Returns:
-        The indices of the independent columns (constant ones are not among them), in order, and a matrix of shape
-        (independent, p) that writes every centred column as a combination of them.
+        The indices of the independent columns (constant ones are not among them), in order, and a
+        matrix of shape (independent, p) that writes every centred column as a combination of them.
     """
     p = moments.num_columns
     # A column whose spread is rounding error next to its size is constant.
@@ -217,16 +258,20 @@ def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, Floa
 
 
 def number_functions(y: ArrayLike) -> FloatArray:
-    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label; the first is y itself.
+    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label; the
+    first is y itself.
 
-    Piecewise linear rather than powers of y, because one outlying label would rule a cubic. A constant label has none.
+    Piecewise linear rather than powers of y, because one outlying label would rule a cubic. A
+    constant label has none.
     """
     numbers: FloatArray = np.asarray(y, dtype=np.float64)
     low, spread = numbers.min(), numbers.max() - numbers.min()
     if spread == 0:
         return np.empty((len(numbers), 0))
     numbers = (numbers - low) / spread
-    hinges = [np.maximum(numbers - quartile, 0.0) for quartile in np.quantile(numbers, [0.25, 0.5, 0.75])]
+    hinges = [
+        np.maximum(numbers - quartile, 0.0) for quartile in np.quantile(numbers, [0.25, 0.5, 0.75])
+    ]
     return _orthonormal(np.column_stack([numbers, *hinges]))
 
 
@@ -236,7 +281,9 @@ def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
 
 
 def _orthonormal(functions: FloatArray) -> FloatArray:
-    """Make functions centred, uncorrelated and of variance 1, one after the other; leave out those that add nothing."""
+    """Make functions centred, uncorrelated and of variance 1, one after the other; leave out those
+    that add nothing.
+    """
     found = np.empty((len(functions), 0))
     for function in functions.T:
         rest = centred = function - function.mean()

@@ -32,19 +32,21 @@ _SECONDS_BETWEEN_WORDS = 2.0
 class PFDLRegressor(LinearRegressorBase):
     """Linear regression with the output of the feature decomposition network as auxiliary features.
 
-    This is the paper's experiment on tables: one shared network g learns to predict each column from the others, its
-    output g(X) joins X as p further columns, and a least-squares fit on [X, g(X)] gives the coefficients. ``coef_`` are
-    those of X, which the paper compares with the true ones. The paper gives the learning rate (0.001) and the most
-    iterations (5,000). It leaves open: the sizes of g, the batches (Algorithm 1 traverses the data in mini-batches; the
-    iterations of DWR, whose number it takes over, see all rows), which stochastic optimiser (here Adam), whether the
-    columns are standardised for g (here they are), and what of DWR's estimator beyond its least squares is meant by
-    "same as DWR" (here: no weights, the closed form).
+    This is the paper's experiment on tables: one shared network g learns to predict each column
+    from the others, its output g(X) joins X as p further columns, and a least-squares fit on [X,
+    g(X)] gives the coefficients. ``coef_`` are those of X, which the paper compares with the true
+    ones. The paper gives the learning rate (0.001) and the most iterations (5,000). It leaves open:
+    the sizes of g, the batches (Algorithm 1 traverses the data in mini-batches; the iterations of
+    DWR, whose number it takes over, see all rows), which stochastic optimiser (here Adam), whether
+    the columns are standardised for g (here they are), and what of DWR's estimator beyond its least
+    squares is meant by "same as DWR" (here: no weights, the closed form).
 
-    A shared g does not know which column it predicts, so g(X) says little, and the coefficients stay close to those of
-    least squares: the paper's figures are not reproduced by this reading.
+    A shared g does not know which column it predicts, so g(X) says little, and the coefficients
+    stay close to those of least squares: the paper's figures are not reproduced by this reading.
 
-    An iteration takes less than a millisecond on one core with 16 columns, and in proportion with more, whatever the
-    number of rows: the default is a matter of seconds, and on a terminal ``fit`` shows how far it is.
+    An iteration takes less than a millisecond on one core with 16 columns, and in proportion with
+    more, whatever the number of rows: the default is a matter of seconds, and on a terminal ``fit``
+    shows how far it is.
 
     Args:
         hidden: Widths of the hidden layers of g.
@@ -55,7 +57,8 @@ class PFDLRegressor(LinearRegressorBase):
 
     Attributes:
         coef_: Coefficients of the columns of X, of shape (n_features,).
-        auxiliary_coef_: Coefficients of g(X), of shape (n_features,); empty with one column, which has no others.
+        auxiliary_coef_: Coefficients of g(X), of shape (n_features,); empty with one column, which
+            has no others.
         intercept_: Intercept.
         decomposition_: The network g, or None with one column.
         loss_: Loss of g in its last iteration.
@@ -100,13 +103,17 @@ class PFDLRegressor(LinearRegressorBase):
         self.loss_, self.n_iter_ = float("nan"), self.max_iter
         if p > 1:
             self._scaler = StandardScaler().fit(X)
-            self.decomposition_, self.loss_ = self._train(self._scaler.transform(X).astype(np.float32))
+            self.decomposition_, self.loss_ = self._train(
+                self._scaler.transform(X).astype(np.float32)
+            )
             features = self._with_auxiliary(X)
         coefficients, self.intercept_ = least_squares(features, y)
         self.coef_, self.auxiliary_coef_ = coefficients[:p], coefficients[p:]
 
     def _train(self, table: NDArray[np.float32]) -> tuple[FeatureDecomposition, float]:
-        """Train the shared g on all rows. Returns it in double precision, and the loss of the last iteration."""
+        """Train the shared g on all rows. Returns it in double precision, and the loss of the last
+        iteration.
+        """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rng, rows, features = np.random.default_rng(seed), len(table), torch.from_numpy(table)
         with torch.random.fork_rng(devices=[]):
@@ -124,7 +131,11 @@ class PFDLRegressor(LinearRegressorBase):
                 if start + size > rows:  # the table has been traversed
                     order, start = torch.from_numpy(rng.permutation(rows)), 0
                 batch = features[order[start : start + size]]
-                loss = _set_gradients(g, batch) if in_closed_form else _set_gradients_by_autograd(g, batch)
+                loss = (
+                    _set_gradients(g, batch)
+                    if in_closed_form
+                    else _set_gradients_by_autograd(g, batch)
+                )
                 optimizer.step()
                 start += size
         return g.double().eval(), float(loss)
@@ -133,7 +144,9 @@ class PFDLRegressor(LinearRegressorBase):
         """Predict y for the rows of X."""
         check_is_fitted(self)
         features = self._with_auxiliary(check_rows(self, X))
-        predicted: FloatArray = features @ np.append(self.coef_, self.auxiliary_coef_) + self.intercept_
+        predicted: FloatArray = (
+            features @ np.append(self.coef_, self.auxiliary_coef_) + self.intercept_
+        )
         return predicted
 
     def _with_auxiliary(self, X: FloatArray) -> FloatArray:
@@ -156,10 +169,11 @@ def _set_gradients_by_autograd(g: FeatureDecomposition, features: Tensor) -> Ten
 def _set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
     """Do the same for a strict g with one hidden layer, in half of the time or less.
 
-    A mini-batch of a table fits the cache of a core, and a step takes as long as the calls it makes. So all
-    pre-activations, shape (p, n, h), are made once and turned into their own gradients in place. From leaving out
-    feature j to leaving out j + 1 one input of the first layer changes: at place j stands feature j, before it was
-    j + 1. So the pre-activations move by (x_j − x_{j+1})·w_j, and back along the same path their gradients add up.
+    A mini-batch of a table fits the cache of a core, and a step takes as long as the calls it
+    makes. So all pre-activations, shape (p, n, h), are made once and turned into their own
+    gradients in place. From leaving out feature j to leaving out j + 1 one input of the first layer
+    changes: at place j stands feature j, before it was j + 1. So the pre-activations move by (x_j −
+    x_{j+1})·w_j, and back along the same path their gradients add up.
     """
     readout = g.layers[0]
     assert isinstance(readout, nn.Linear)
@@ -181,13 +195,17 @@ def _set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
     for later, earlier in zip(places[:0:-1], places[-2::-1], strict=True):
         earlier += later
     g.first_bias.grad = places[0].sum(0)
-    g.first_weight.grad = places[0].T @ features[:, 1:] + torch.bmm(moves.transpose(1, 2), hidden[1:])[:, 0].T
+    g.first_weight.grad = (
+        places[0].T @ features[:, 1:] + torch.bmm(moves.transpose(1, 2), hidden[1:])[:, 0].T
+    )
     return loss
 
 
 @contextmanager
 def _one_thread(*, small: bool) -> Iterator[None]:
-    """Let PyTorch compute on one thread, where operations take microseconds and waking others takes longer."""
+    """Let PyTorch compute on one thread, where operations take microseconds and waking others takes
+    longer.
+    """
     threads = torch.get_num_threads()
     if small:
         torch.set_num_threads(1)
@@ -198,14 +216,18 @@ def _one_thread(*, small: bool) -> Iterator[None]:
 
 
 def _shown(iterations: int) -> Iterator[int]:
-    """Count iterations; on a terminal show every two seconds how many are done, and how long the rest will take."""
+    """Count iterations; on a terminal show every two seconds how many are done, and how long the
+    rest will take.
+    """
     start = last = time.monotonic()
     for done in range(1, iterations + 1):
         yield done
         now = time.monotonic()
         if sys.stderr.isatty() and now - last > _SECONDS_BETWEEN_WORDS:
             last, left = now, (now - start) * (iterations / done - 1)
-            sys.stderr.write(f"\rPFDLRegressor: {done:,} of {iterations:,} iterations, {left:.0f} s left  ")
+            sys.stderr.write(
+                f"\rPFDLRegressor: {done:,} of {iterations:,} iterations, {left:.0f} s left  "
+            )
             sys.stderr.flush()
     if last > start:
         sys.stderr.write("\n")

@@ -26,8 +26,9 @@ def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, 
         target: The column to be predicted.
 
     Returns:
-        The columns to predict from, without those that are not numeric or identify the rows, and without rows that are
-        not complete; the target; and a sentence on everything that was left out.
+        The columns to predict from, without those that are not numeric or identify the rows, and
+        without rows that are not complete; the target; and a sentence on everything that was left
+        out.
 
     Raises:
         OSError: If it cannot be read.
@@ -39,25 +40,43 @@ def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, 
     table = files.read_frame(path, limit=_MOST_BYTES)
     table.columns = [str(name) for name in table.columns]
     if target not in table.columns:
-        raise ValueError(f"{path} has no column {target!r}; it has {', '.join(map(repr, table.columns))}.")
+        raise ValueError(
+            f"{path} has no column {target!r}; it has {', '.join(map(repr, table.columns))}."
+        )
     notes = []
-    words = [name for name in table.columns if name != target and not pd.api.types.is_numeric_dtype(table[name])]
+    words = [
+        name
+        for name in table.columns
+        if name != target and not pd.api.types.is_numeric_dtype(table[name])
+    ]
     if words:
         notes.append(f"not judged, as they are not numeric: {', '.join(map(repr, words))}.")
     numeric = table.drop(columns=words).replace([np.inf, -np.inf], np.nan)
-    rows = [name for name in numeric.columns if name != target and identifies_rows(numeric[name].to_numpy(), name)]
+    rows = [
+        name
+        for name in numeric.columns
+        if name != target and identifies_rows(numeric[name].to_numpy(), name)
+    ]
     if rows:
-        notes.append(f"not judged, as they number or identify the rows: {', '.join(map(repr, rows))}.")
+        notes.append(
+            f"not judged, as they number or identify the rows: {', '.join(map(repr, rows))}."
+        )
     whole = numeric.drop(columns=rows).dropna()
     if len(whole) < len(table):
-        notes.append(f"left out, as a value is missing: {len(table) - len(whole)} of {len(table)} rows.")
+        notes.append(
+            f"left out, as a value is missing: {len(table) - len(whole)} of {len(table)} rows."
+        )
     if whole.shape[1] < 2:
         raise ValueError(f"{path} has no numeric columns to predict {target!r} from.")
     if len(whole) < 2:
         gaps = numeric.isna().sum()
         raise ValueError(
-            f"{path} has {len(whole)} complete rows, too few: of {len(table)}, {gaps.max()} have no {gaps.idxmax()!r}."
+            f"{path} has {len(whole)} complete rows, too few: of {len(table)}, {gaps.max()} have no"
+            f" {gaps.idxmax()!r}."
         )
     if whole[target].nunique() < 2:
-        raise ValueError(f"{target!r} has the same value in all complete rows of {path}; there is nothing to predict.")
+        raise ValueError(
+            f"{target!r} has the same value in all complete rows of {path}; there is nothing to"
+            " predict."
+        )
     return whole.drop(columns=target), whole[target], notes

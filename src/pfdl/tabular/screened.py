@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class ScreenedRegressor(LinearRegressorBase):
     """Ordinary least squares on the columns that `SelectionScreen` keeps.
 
-    Where nothing points to a selection of the rows, all columns are kept and the result is that of least squares alone.
-    For any other estimator put the screen in front: ``make_pipeline(SelectionScreen(), LogisticRegression())``.
+    Where nothing points to a selection of the rows, all columns are kept and the result is that of
+    least squares alone. For any other estimator put the screen in front:
+    ``make_pipeline(SelectionScreen(), LogisticRegression())``.
 
     Args:
         screen: The screen; ``SelectionScreen()`` by default.
@@ -46,8 +47,11 @@ class ScreenedRegressor(LinearRegressorBase):
         self.screen = screen
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ScreenedRegressor:
-        """Screen the columns X of shape (n, p) by a numeric label y of shape (n,), and fit the kept ones.
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> ScreenedRegressor:
+        """Screen the columns X of shape (n, p) by a numeric label y of shape (n,), and fit the kept
+        ones.
 
         Args:
             X: The columns.
@@ -67,11 +71,15 @@ class ScreenedRegressor(LinearRegressorBase):
         return self
 
     def explain(self) -> pd.DataFrame:
-        """Return what the screen found of each column, the most suspicious first; see `SelectionScreen.explain`."""
+        """Return what the screen found of each column, the most suspicious first; see
+        `SelectionScreen.explain`.
+        """
         check_is_fitted(self)
         return self.screen_.explain()
 
     @property
     def verdict_(self) -> str:
-        """The outcome of the screening in a few sentences that name the columns and say what to do."""
+        """The outcome of the screening in a few sentences that name the columns and say what to
+        do.
+        """
         return self.screen_.verdict_

@@ -1,14 +1,17 @@
 """Which columns of a table follow the label only because of how the sample was selected?
 
-Selection that favours rows where a column V lies close to the label y makes V look like an *effect* of y. Effects and
-causes of y leave different marks on the correlations among the columns:
+Selection that favours rows where a column V lies close to the label y makes V look like an *effect*
+of y. Effects and causes of y leave different marks on the correlations among the columns:
 
-* given y, an effect has little left in common with the other columns: y alone says most of what can be said about it;
-* given y, the causes of y correlate *more*: they collide in y, so knowing y and one cause tells about the others.
+* given y, an effect has little left in common with the other columns: y alone says most of what can
+  be said about it;
+* given y, the causes of y correlate *more*: they collide in y, so knowing y and one cause tells
+  about the others.
 
-:mod:`pfdl.tabular.moments` measures both. This is the label-conditional decomposition: an extension of this project,
-not part of the PFDL paper. Suspicion has three grades. A *suspect* looks like an effect; a *strong* suspect looks like
-nothing else; a follower is *sure* where, besides, the columns left behave like causes and halves of the rows agree.
+:mod:`pfdl.tabular.moments` measures both. This is the label-conditional decomposition: an extension
+of this project, not part of the PFDL paper. Suspicion has three grades. A *suspect* looks like an
+effect; a *strong* suspect looks like nothing else; a follower is *sure* where, besides, the columns
+left behave like causes and halves of the rows agree.
 """
 
 from __future__ import annotations
@@ -34,27 +37,35 @@ LEVELS: dict[str, int] = {"sure": SURE, "strong": STRONG, "suspects": SUSPECT}
 
 KEPT, SUSPICIOUS, AS_ASKED = "kept", "kept, suspicious", "kept as asked"
 FOLLOWS_LABEL, ISOLATED, CHANGES = "follows the label", "isolated", "changes between environments"
-CONSTANT, NEAR_COPY, IDENTIFIER, MISSING = "constant", "near copy of the label", "identifies the rows", "mostly missing"
+CONSTANT, NEAR_COPY, IDENTIFIER, MISSING = (
+    "constant",
+    "near copy of the label",
+    "identifies the rows",
+    "mostly missing",
+)
 
-# A column is a suspect where the label alone explains more than this share of what can be explained of it, and k/m lies
-# below the second.
+# A column is a suspect where the label alone explains more than this share of what can be explained
+# of it, and k/m lies below the second.
 SHARE_THRESHOLD, RATIO_THRESHOLD = 0.5, 0.6
-# A mere suspect is judged only if the others explain at least this share of it: of a column that they hardly explain,
-# the label tells most whatever it is.
+# A mere suspect is judged only if the others explain at least this share of it: of a column that
+# they hardly explain, the label tells most whatever it is.
 _LEAST_M = 0.15
-# Columns that must be left. With two, R's table of the movements of seals would lose a column (the latitude to be
-# predicted, ``delta_long`` dropped) though its rows were not selected.
+# Columns that must be left. With two, R's table of the movements of seals would lose a column (the
+# latitude to be predicted, ``delta_long`` dropped) though its rows were not selected.
 _LEAST_LEFT = 3
 # What makes a suspicion strong, chosen on the design half of the real tables: the label
-# leaves the other columns less than a tenth of what they knew, and says nine tenths of all that can be said.
+# leaves the other columns less than a tenth of what they knew, and says nine tenths of all that can
+# be said.
 _STRONG_RATIO, _STRONG_SHARE = 0.1, 0.9
 _STRONG_M, _STRONG_LABEL_SHARE, _STRONG_VALUES = 0.01, 0.16, 10
-# What the causes must keep in common once the label is known. Causes of one sign that correlate lose a little of it
-# (house prices: 0.93 to 0.95); beside a suspect that lost all of it they are still causes, beside a weaker one not.
+# What the causes must keep in common once the label is known. Causes of one sign that correlate
+# lose a little of it (house prices: 0.93 to 0.95); beside a suspect that lost all of it they are
+# still causes, beside a weaker one not.
 _COLLISION_BESIDE_STRONG, _COLLISION = 0.9, 0.98
 _COPY, _EXACT, _LEAST_SURVIVAL = 0.97, 0.999, 0.9
-# Not one half: without a column that was injected into CPS 1988 the true ones explain 0.49 to 0.51 (r = 1.7) and 0.44
-# (r = 2) of what all explain, and it has to go. On MMADS that share is 0.51 or more in every table.
+# Not one half: without a column that was injected into CPS 1988 the true ones explain 0.49 to 0.51
+# (r = 1.7) and 0.44 (r = 2) of what all explain, and it has to go. On MMADS that share is 0.51 or
+# more in every table.
 _LEAST_EXPLAINED = 0.4
 # Halves of the rows that are screened as well before a suspicion is sure.
 _HALVES, _MOST_ROWS_OF_A_HALF = 20, 50_000
@@ -62,7 +73,9 @@ _WEIGHT_THAT_COUNTS = 1e-6
 
 
 class Outcome(enum.Enum):
-    """Why the suspicion of one sample is sure, or is not, in words that a sentence of the verdict is made of."""
+    """Why the suspicion of one sample is sure, or is not, in words that a sentence of the verdict
+    is made of.
+    """
 
     SELECTION = "columns surely follow the label"
     NO_SELECTION = "no column follows the label as if selected by it"
@@ -83,16 +96,19 @@ class Screening:
         m: share of the column that the other columns explain; NaN where it cannot be judged.
         k: the same once the label is known.
         share: of all that can be explained of the column, how much the label explains alone.
-        relevance: p-value of "given all other columns, this one and the label have nothing in common".
+        relevance: p-value of "given all other columns, this one and the label have nothing in
+            common".
         grade: 0, or how strong the suspicion is: ``SUSPECT``, ``STRONG`` or ``SURE``.
-        decision: what became of the column: ``KEPT``, ``SUSPICIOUS``, ``AS_ASKED``, ``CONSTANT``, ``NEAR_COPY``,
-            ``IDENTIFIER`` or ``MISSING``, which are kept; ``FOLLOWS_LABEL``, ``ISOLATED`` or ``CHANGES``.
-        survival: share of the halves of the rows in which the column surely follows the label, too; NaN where that was
-            not asked.
+        decision: what became of the column: ``KEPT``, ``SUSPICIOUS``, ``AS_ASKED``, ``CONSTANT``,
+            ``NEAR_COPY``, ``IDENTIFIER`` or ``MISSING``, which are kept; ``FOLLOWS_LABEL``,
+            ``ISOLATED`` or ``CHANGES``.
+        survival: share of the halves of the rows in which the column surely follows the label, too;
+            NaN where that was not asked.
         outcome: why the suspicion is sure, or is not.
         rows: rows of the table; with weights, how many they are worth.
         explained: share of the label that all columns explain linearly.
-        explained_without: the same without the columns under the strongest suspicion there is; NaN if there is none.
+        explained_without: the same without the columns under the strongest suspicion there is; NaN
+            if there is none.
         environments: what known environments say, if there are any.
     """
 
@@ -128,17 +144,19 @@ def screen_table(
 ) -> Screening:
     """Grade every column of a table as it comes, and decide which to leave out.
 
-    What cannot be judged is set aside first. A constant column is kept, as it does no harm. A column of which the label
-    explains 97 % and more is kept and flagged: no noisy selection makes one, and whether it is computed from the label
-    or the label from it, the table cannot tell. A column that can be computed from others is judged with them: it
-    shares the strongest suspicion on a column that goes into it.
+    What cannot be judged is set aside first. A constant column is kept, as it does no harm. A
+    column of which the label explains 97 % and more is kept and flagged: no noisy selection makes
+    one, and whether it is computed from the label or the label from it, the table cannot tell. A
+    column that can be computed from others is judged with them: it shares the strongest suspicion
+    on a column that goes into it.
 
     Args:
         X: The columns, of shape (n, p).
         label: Functions of the label with full column rank, of shape (n, d).
         weight: Weight of each row.
-        number: Whether the label is a number, not a class. Only then suspicion may be strong: what makes it so was
-            measured with numbers, and columns are effects of a class more often than of a number.
+        number: Whether the label is a number, not a class. Only then suspicion may be strong: what
+            makes it so was measured with numbers, and columns are effects of a class more often
+            than of a number.
         seed: Seed of the halves.
         drop: The weakest suspicion on which a column is left out.
         protected: Mask of the columns that stay whatever is found.
@@ -185,20 +203,26 @@ def _are_enough(moments: Moments) -> bool:
 def _grade(
     X: FloatArray, label: FloatArray, weight: FloatArray, moments: Moments, number: bool, seed: int
 ) -> Screening:
-    """Grade independent columns: what one sample says, what halves of it say, and what it would cost to believe it.
+    """Grade independent columns: what one sample says, what halves of it say, and what it would
+    cost to believe it.
 
-    The decision is ``ISOLATED`` on columns that add nothing once the sure followers go, ``KEPT`` on the others.
+    The decision is ``ISOLATED`` on columns that add nothing once the sure followers go, ``KEPT`` on
+    the others.
     """
     p = X.shape[1]
     unknown: FloatArray = np.full(p, np.nan)
     grade, kept = np.zeros(p, dtype=np.int8), np.full(p, KEPT, dtype=object)
     if not label.shape[1] or p < 2 or not _are_enough(moments):
         outcome = Outcome.TOO_SMALL if label.shape[1] or not len(X) else Outcome.CONSTANT_LABEL
-        return Screening(unknown, unknown, unknown, unknown, grade, kept, unknown, outcome, moments.rows)
+        return Screening(
+            unknown, unknown, unknown, unknown, grade, kept, unknown, outcome, moments.rows
+        )
     sample = Sample(X, moments, number)
     grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
     explained, survival, outcome = sample.explained(np.ones(p, dtype=bool)), unknown, sample.outcome
-    if grade.any() and explained > _EXACT:  # the label was computed from the columns: nothing follows it
+    if (
+        grade.any() and explained > _EXACT
+    ):  # the label was computed from the columns: nothing follows it
         grade, outcome = np.minimum(grade, SUSPECT), Outcome.EXACT
     elif sample.sure.any():
         survival = _survival(X, label, weight, number, seed)
@@ -207,13 +231,28 @@ def _grade(
         if stable.any():
             collision = _COLLISION_BESIDE_STRONG if (sample.strong | ~stable).all() else _COLLISION
             outcome, isolated = sample.confirm(stable, collision)
-            if outcome is Outcome.SELECTION and sample.explained(~stable) < _LEAST_EXPLAINED * explained:
+            if (
+                outcome is Outcome.SELECTION
+                and sample.explained(~stable) < _LEAST_EXPLAINED * explained
+            ):
                 outcome = Outcome.COSTLY
             if outcome is Outcome.SELECTION:
                 grade[stable], kept[isolated] = SURE, ISOLATED
     without = sample.explained(grade < grade.max()) if grade.any() else math.nan
     m, k, relevance = sample.first.m, sample.first.k, sample.evidence.relevance
-    return Screening(m, k, sample.share, relevance, grade, kept, survival, outcome, moments.rows, explained, without)
+    return Screening(
+        m,
+        k,
+        sample.share,
+        relevance,
+        grade,
+        kept,
+        survival,
+        outcome,
+        moments.rows,
+        explained,
+        without,
+    )
 
 
 class Sample:
@@ -244,7 +283,10 @@ class Sample:
             self.outcome = Outcome.AMBIGUOUS
         others = self._judged & (self.share > SHARE_THRESHOLD) & self.quantity & ~followers
         clear = self.strong & (self.first.m >= _LEAST_M)
-        for columns, collision in ((followers & ~others.any(), _COLLISION), (clear, _COLLISION_BESIDE_STRONG)):
+        for columns, collision in (
+            (followers & ~others.any(), _COLLISION),
+            (clear, _COLLISION_BESIDE_STRONG),
+        ):
             if columns.any() and not self.sure.any():
                 self.outcome, _ = self.confirm(columns, collision)
                 if self.outcome is Outcome.SELECTION:
@@ -255,28 +297,34 @@ class Sample:
         return self.moments.explained_share(np.flatnonzero(columns), 1 if self.number else None)
 
     def confirm(self, followers: Mask, collision: float) -> tuple[Outcome, Mask]:
-        """Ask whether enough columns would be left, and whether these behave like causes of the label.
+        """Ask whether enough columns would be left, and whether these behave like causes of the
+        label.
 
         Returns:
-            The outcome, and the mask of the columns that are isolated then: they add nothing to what is kept.
+            The outcome, and the mask of the columns that are isolated then: they add nothing to
+            what is kept.
         """
         kept, isolated = np.flatnonzero(~followers), np.zeros(len(followers), dtype=bool)
         if len(kept) < _LEAST_LEFT:
             return Outcome.FEW_LEFT, isolated
         table = Evidence(self.moments.subset(kept))
         rest, causes = table.given([]), table.relevant
-        # Causes collide in the label, at least two that are quantities: they keep in common what they had, or gain.
-        if (causes & self.quantity[kept]).sum() < 2 or rest.k[causes].sum() <= collision * rest.m[causes].sum():
+        # Causes collide in the label, at least two that are quantities: they keep in common what
+        # they had, or gain.
+        if (causes & self.quantity[kept]).sum() < 2 or rest.k[causes].sum() <= collision * rest.m[
+            causes
+        ].sum():
             return Outcome.AMBIGUOUS, isolated
         # Undivided: to fail a strict test is no proof.
         isolated[kept] = (table.relevance > ALPHA) & ~rest.collides
         return Outcome.SELECTION, isolated
 
     def _followers(self) -> tuple[Mask, FloatArray]:
-        """Take the clearest follower of the label, look again given what was taken, until none is left.
+        """Take the clearest follower of the label, look again given what was taken, until none is
+        left.
 
-        Looking again is what separates the rest: a cause may resemble the label merely because it resembles a follower,
-        and once that is accounted for it no longer does.
+        Looking again is what separates the rest: a cause may resemble the label merely because it
+        resembles a follower, and once that is accounted for it no longer does.
         """
         taken: list[int] = []
         now, share = self.first, self.first.share.copy()
@@ -291,10 +339,12 @@ class Sample:
             now = self.evidence.given(taken)
 
     def _strong(self) -> Mask:
-        """Return the columns that given the label have nothing to do with the others, though these predict the label.
+        """Return the columns that given the label have nothing to do with the others, though these
+        predict the label.
 
-        A cause of the label does not look like that: it collides with the others in it. So the others must add to the
-        prediction of the label, given the suspects; else there is nothing to collide with.
+        A cause of the label does not look like that: it collides with the others in it. So the
+        others must add to the prediction of the label, given the suspects; else there is nothing to
+        collide with.
         """
         first, moments, none = self.first, self.moments, np.zeros(self.X.shape[1], dtype=bool)
         if not self.number:
@@ -308,7 +358,9 @@ class Sample:
         return strong if explained and (~strong).sum() >= _LEAST_LEFT else none
 
 
-def _survival(X: FloatArray, label: FloatArray, weight: FloatArray, number: bool, seed: int) -> FloatArray:
+def _survival(
+    X: FloatArray, label: FloatArray, weight: FloatArray, number: bool, seed: int
+) -> FloatArray:
     """Return the share of the halves of the rows in which each column surely follows the label."""
     counts = np.zeros(X.shape[1])
     for rows in _halves(len(X), seed):

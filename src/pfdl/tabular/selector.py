@@ -22,7 +22,14 @@ from pfdl.tabular import screening
 from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.explaining import reason, strong_suspects_kept, verdict
 from pfdl.tabular.moments import FloatArray, IndexArray, Mask, class_functions, number_functions
-from pfdl.tabular.validation import all_or_nothing, check_groups, check_rows, check_table, column_names, identifies_rows
+from pfdl.tabular.validation import (
+    all_or_nothing,
+    check_groups,
+    check_rows,
+    check_table,
+    column_names,
+    identifies_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,25 +54,32 @@ class SelectionWarning(UserWarning):
 class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Leave out columns that follow y only because of how the rows were selected.
 
-    It helps only if rows were *selected* by something near y. Selection that favours rows where a column V lies close
-    to y makes V look like an effect of y. The screen predicts every column from the others twice, without and with y:
-    given y, an effect has little left in common with the other columns, while causes of y have more in common (they
-    collide in y). This is an extension of this project, not part of the PFDL paper. A genuine effect of y is dropped,
-    too: one sample cannot distinguish it from a column that the selection ties to y. Cross-validation inside the
-    selected sample cannot judge the screen, because there the column does predict.
+    It helps only if rows were *selected* by something near y. Selection that favours rows where a
+    column V lies close to y makes V look like an effect of y. The screen predicts every column from
+    the others twice, without and with y: given y, an effect has little left in common with the
+    other columns, while causes of y have more in common (they collide in y). This is an extension
+    of this project, not part of the PFDL paper. A genuine effect of y is dropped,
+    too: one sample cannot distinguish it from a column that the selection ties to y.
+    Cross-validation inside the selected sample cannot judge the screen, because there the column
+    does predict.
 
-    Suspicion is graded. A *suspect* looks like an effect of y; a *strong* suspect has, given y, nothing left in common
-    with columns that do tell of y; a follower is *sure* where the columns left behave like causes of y and nine of
-    ten halves of the rows agree. Where a strong suspect stays in, ``fit`` warns (`SelectionWarning`). Of classes,
-    suspicion is never strong: columns are effects of a class more often than of a number.
+    Suspicion is graded. A *suspect* looks like an effect of y; a *strong* suspect has, given y,
+    nothing left in common with columns that do tell of y; a follower is *sure* where the columns
+    left behave like causes of y and nine of ten halves of the rows agree. Where a strong suspect
+    stays in, ``fit`` warns (`SelectionWarning`). Of classes, suspicion is never strong: columns are
+    effects of a class more often than of a number.
 
     Args:
-        drop: The weakest suspicion on which a column is left out: ``"sure"``, ``"strong"`` or ``"suspects"``. On real
-            tables (the project's page "Real tables") *sure* drops hardly ever, and *strong* most of the columns that a
-            selection ties to y, with a wrong one in about one of a hundred tables.
-        keep: Columns that are never dropped, by name (if X has names) or by position; one of them, or several.
-        target: ``"number"``, ``"class"``, or ``"auto"``: a class if y is not numeric, or has two values only.
-        random_state: Seed of the halves of the rows. A number by default, so that the same table gets the same verdict.
+        drop: The weakest suspicion on which a column is left out: ``"sure"``, ``"strong"`` or
+            ``"suspects"``. On real tables (the project's page "Real tables") *sure* drops hardly
+            ever, and *strong* most of the columns that a selection ties to y, with a wrong one in
+            about one of a hundred tables.
+        keep: Columns that are never dropped, by name (if X has names) or by position; one of them,
+            or several.
+        target: ``"number"``, ``"class"``, or ``"auto"``: a class if y is not numeric, or has two
+            values only.
+        random_state: Seed of the halves of the rows. A number by default, so that the same table
+            gets the same verdict.
 
     Attributes:
         screening_: The evidence; `explain` shows it as a table, `plot` as a plot.
@@ -107,13 +121,15 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Screen columns X of shape (n, p) by a label y of shape (n,).
 
         Args:
-            X: The columns. Values may be missing: the columns are judged on the rows that are complete, apart from
-                columns in which more than a fifth is missing, which are not judged.
+            X: The columns. Values may be missing: the columns are judged on the rows that are
+                complete, apart from columns in which more than a fifth is missing, which are not
+                judged.
             y: The label.
             sample_weight: Weight of each row.
-            groups: Environment of each row: region, year, hospital. They add evidence that one sample cannot give: a
-                column goes as well if its relation to y differs between environments and least squares predicts
-                environments that it has not seen better without it.
+            groups: Environment of each row: region, year, hospital. They add evidence that one
+                sample cannot give: a column goes as well if its relation to y differs between
+                environments and least squares predicts environments that it has not seen better
+                without it.
         """
         self._validate_params()
         X, y = check_table(self, X, y, allow_nan=True)
@@ -122,23 +138,40 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         groups = check_groups(groups if has_groups else np.zeros(len(X)), len(X)).astype(str)
         label, number = self._label_functions(y)
         names, protected = column_names(self), self._protected()
-        identifiers = [identifies_rows(column, name) for column, name in zip(X.T, names, strict=True)]
+        identifiers = [
+            identifies_rows(column, name) for column, name in zip(X.T, names, strict=True)
+        ]
         unjudged = np.where(identifiers, screening.IDENTIFIER, "").astype(object)
         holes = np.isnan(X)
         mostly = holes.mean(axis=0) > _MOST_MISSING
         unjudged[mostly] = screening.MISSING
         rows = (weight > 0) & ~holes[:, ~mostly].any(axis=1)
         if mostly.any() or not rows.all():
-            X, label, weight, groups = np.where(mostly, 0.0, X)[rows], label[rows], weight[rows], groups[rows]
+            X, label, weight, groups = (
+                np.where(mostly, 0.0, X)[rows],
+                label[rows],
+                weight[rows],
+                groups[rows],
+            )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         found = screening.screen_table(
-            X, label, weight, number=number, seed=seed, drop=self.drop, protected=protected, unjudged=unjudged
+            X,
+            label,
+            weight,
+            number=number,
+            seed=seed,
+            drop=self.drop,
+            protected=protected,
+            unjudged=unjudged,
         )
         if has_groups and label.shape[1]:
-            found = compare_environments(found, X, label[:, :1] if number else label, groups, weight, protected)
+            found = compare_environments(
+                found, X, label[:, :1] if number else label, groups, weight, protected
+            )
         self.screening_ = found
         if message := strong_suspects_kept(found, names):
-            warnings.warn(message, SelectionWarning, stacklevel=3)  # the caller of fit, which is wrapped
+            # The caller of fit, which is wrapped
+            warnings.warn(message, SelectionWarning, stacklevel=3)
         return self
 
     def transform(self, X: Any) -> FloatArray:
@@ -152,11 +185,13 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Return what was found of each column, the most suspicious first.
 
         Returns:
-            One row per column: ``decision``; ``grade``, how strong the suspicion is; then the figures: ``m``, the share
-            of the column that the other columns explain; ``k``, the same once y is known; ``ratio`` = k/m; ``share``,
-            how much of all that can be explained of the column y explains alone; ``relevance``, p-value of "it adds
-            nothing to the other columns"; ``survival``, in which share of the halves of the rows it surely follows y as
-            well; with environments, ``changes``, p-value of "its slope is the same in all environments".
+            One row per column: ``decision``; ``grade``, how strong the suspicion is; then the
+            figures: ``m``, the share of the column that the other columns explain; ``k``, the same
+                once y is known; ``ratio`` = k/m; ``share``,
+            how much of all that can be explained of the column y explains alone; ``relevance``,
+            p-value of "it adds nothing to the other columns"; ``survival``, in which share of the
+            halves of the rows it surely follows y as well; with environments, ``changes``, p-value
+            of "its slope is the same in all environments".
         """
         import pandas as pd
 
@@ -182,10 +217,16 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def suspects_(self) -> pd.DataFrame:
-        """The columns under suspicion, the strongest first: ``grade``, ``decision`` and ``reason``, in sentences."""
+        """The columns under suspicion, the strongest first: ``grade``, ``decision`` and ``reason``,
+        in sentences.
+        """
         table = self.explain()
-        reasons = [reason(self.screening_, j) for j in self._by_suspicion() if self.screening_.grade[j]]
-        return table.loc[(table["grade"] != "").to_numpy(), ["grade", "decision"]].assign(reason=reasons)
+        reasons = [
+            reason(self.screening_, j) for j in self._by_suspicion() if self.screening_.grade[j]
+        ]
+        return table.loc[(table["grade"] != "").to_numpy(), ["grade", "decision"]].assign(
+            reason=reasons
+        )
 
     @property
     def verdict_(self) -> str:
@@ -194,7 +235,8 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return verdict(self.screening_, column_names(self))
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw m against k for every column that could be judged, in the colour of its decision, and name the first 40.
+        """Draw m against k for every column that could be judged, in the colour of its decision,
+        and name the first 40.
 
         Args:
             ax: Matplotlib axes to draw on; new ones by default.
@@ -212,13 +254,20 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         for decision, colour in _COLOURS.items():
             if len(chosen := table[table["decision"] == decision]):
                 ax.plot(chosen["m"], chosen["k"], "o", color=colour, markersize=5, label=decision)
-        beside: Any = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 7.5, "parse_math": False}
+        beside: Any = {
+            "xytext": (4, 3),
+            "textcoords": "offset points",
+            "fontsize": 7.5,
+            "parse_math": False,
+        }
         for name, row in table.head(_POINTS_NAMED).iterrows():
             words = f"{name} ({row['grade']})" if row["grade"] else str(name)
             ax.annotate(printable(words), (row["m"], row["k"]), **beside)
         grey, ratio = _COLOURS[screening.ISOLATED], screening.RATIO_THRESHOLD
         for slope, words, dash in ((1.0, "k = m", "--"), (ratio, f"k = {ratio} m", ":")):
-            ax.axline((0.0, 0.0), slope=slope, color=grey, linestyle=dash, linewidth=1.2, label=words)
+            ax.axline(
+                (0.0, 0.0), slope=slope, color=grey, linestyle=dash, linewidth=1.2, label=words
+            )
         ax.set_xlabel("m: share of the column that the others explain")
         ax.set_ylabel("k: the same once the label is known")
         ax.legend(fontsize="small", loc="best")
@@ -235,7 +284,11 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _label_functions(self, y: NDArray[Any]) -> tuple[FloatArray, bool]:
         """Return functions of the label, and whether it is a number; keep what it was taken for."""
-        number = y.dtype.kind in "iuf" and len(np.unique(y)) > 2 if self.target == "auto" else self.target == "number"
+        number = (
+            y.dtype.kind in "iuf" and len(np.unique(y)) > 2
+            if self.target == "auto"
+            else self.target == "number"
+        )
         self.target_ = "number" if number else "class"
         if number:
             return number_functions(y), True
@@ -247,13 +300,15 @@ class SelectionScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Return the mask of the columns to keep."""
         names = column_names(self)
         protected = np.zeros(len(names), dtype=bool)
-        for column in [] if self.keep is None else np.atleast_1d(np.asarray(self.keep, dtype=object)):
+        for column in (
+            [] if self.keep is None else np.atleast_1d(np.asarray(self.keep, dtype=object))
+        ):
             place = names.index(column) if column in names else column
             is_position = isinstance(place, (int, np.integer)) and not isinstance(place, bool)
             if not is_position or not -len(names) <= place < len(names):
                 raise ValueError(
-                    f"keep holds {column!r}; give names of columns of X ({', '.join(names)}), or positions below "
-                    f"{len(names)}."
+                    f"keep holds {column!r}; give names of columns of X ({', '.join(names)}), or"
+                    f" positions below {len(names)}."
                 )
             protected[place] = True
         return protected

@@ -1,4 +1,6 @@
-"""Checks of the tables that the estimators are given; every complaint names the column, and changes nothing."""
+"""Checks of the tables that the estimators are given; every complaint names the column, and changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,29 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from pfdl.tabular.moments import FloatArray
 
 _LARGEST, _SMALLEST = 1e100, 1e-100
-_KEYS = {"id", "index", "row", "rownames", "rownumber", "rownum", "unnamed:0", "key", "obs", "case", "no"}
+_KEYS = {
+    "id",
+    "index",
+    "row",
+    "rownames",
+    "rownumber",
+    "rownum",
+    "unnamed:0",
+    "key",
+    "obs",
+    "case",
+    "no",
+}
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: Fit) -> Fit:
-    """Let a ``fit`` that raises leave the estimator as it was, fitted to what it was fitted to before.
+    """Let a ``fit`` that raises leave the estimator as it was, fitted to what it was fitted to
+    before.
 
-    Without this a fitted estimator that is shown a table it cannot use has the number of features of the new table and
-    the coefficients of the old one.
+    Without this a fitted estimator that is shown a table it cannot use has the number of features
+    of the new table and the coefficients of the old one.
     """
 
     @wraps(fit)
@@ -41,18 +56,25 @@ def all_or_nothing(fit: Fit) -> Fit:
 def check_table(
     estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = False, allow_nan: bool = False
 ) -> tuple[FloatArray, Any]:
-    """Validate X (an array, a pandas or a polars frame) and y for ``fit`` as scikit-learn does; return them.
+    """Validate X (an array, a pandas or a polars frame) and y for ``fit`` as scikit-learn does;
+    return them.
 
     The estimator gets ``n_features_in_`` and, where X has names, ``feature_names_in_``.
 
     Raises:
         TypeError: If X is sparse.
-        ValueError: If a column is not numeric, holds missing or infinite values, or is so large or so small that its
-            squares leave the range of floats.
+        ValueError: If a column is not numeric, holds missing or infinite values, or is so large or
+            so small that its squares leave the range of floats.
     """
     _refuse_what_is_no_number(X)
     X, y = validate_data(
-        estimator, X, y, y_numeric=numeric_y, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1
+        estimator,
+        X,
+        y,
+        y_numeric=numeric_y,
+        dtype=np.float64,
+        ensure_all_finite=False,
+        ensure_min_samples=1,
     )
     names = column_names(estimator)
     _check_finite(X, names, allow_nan)
@@ -65,7 +87,9 @@ def check_table(
 def check_rows(estimator: Any, X: Any, *, allow_nan: bool = False) -> FloatArray:
     """Validate the rows for ``predict`` or ``transform`` of a fitted estimator."""
     _refuse_what_is_no_number(X)
-    rows: FloatArray = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+    rows: FloatArray = validate_data(
+        estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False
+    )
     _check_finite(rows, column_names(estimator), allow_nan)
     return rows
 
@@ -73,7 +97,11 @@ def check_rows(estimator: Any, X: Any, *, allow_nan: bool = False) -> FloatArray
 def column_names(estimator: Any) -> list[str]:
     """Return the names of the columns seen in ``fit``; x0, x1, … where they had none."""
     names = getattr(estimator, "feature_names_in_", None)
-    return [f"x{j}" for j in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
+    return (
+        [f"x{j}" for j in range(estimator.n_features_in_)]
+        if names is None
+        else [str(name) for name in names]
+    )
 
 
 def check_groups(groups: Any, rows: int) -> NDArray[Any]:
@@ -82,15 +110,19 @@ def check_groups(groups: Any, rows: int) -> NDArray[Any]:
 
     names: NDArray[Any] = column_or_1d(np.asarray(groups))
     if (named := int(pd.notna(names).sum())) != rows or len(names) != rows:
-        raise ValueError(f"groups name {named} environments for {rows} rows; give one for each row, none missing.")
+        raise ValueError(
+            f"groups name {named} environments for {rows} rows; give one for each row, none"
+            " missing."
+        )
     return names
 
 
 def identifies_rows(values: NDArray[Any], name: str) -> bool:
-    """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as a key.
+    """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as
+    a key.
 
-    A quantity may be distinct in every row, too; what gives an identifier away is that its values rise (or fall) by the
-    same step, or that its name says so.
+    A quantity may be distinct in every row, too; what gives an identifier away is that its values
+    rise (or fall) by the same step, or that its name says so.
     """
     numeric = values.dtype.kind in "iuf" and len(values) >= 3 and bool(np.isfinite(values).all())
     if not numeric or (values != np.round(values)).any():
@@ -108,11 +140,12 @@ def _refuse_what_is_no_number(X: Any) -> None:
         return
     for position, name in enumerate(X.columns):
         column = X.iloc[:, position] if hasattr(X, "iloc") else X[name]
-        kind = getattr(column.dtype, "kind", None) or np.asarray(column[:0]).dtype.kind  # the types of polars have none
+        # The types of polars have none
+        kind = getattr(column.dtype, "kind", None) or np.asarray(column[:0]).dtype.kind
         if kind in "mM" or str(column.dtype).startswith("period"):
             raise ValueError(
-                f"column {name!r} holds dates or times ({column.dtype}). Turn it into what may matter of it: the days "
-                "since the first one, the year or the month, as numbers."
+                f"column {name!r} holds dates or times ({column.dtype}). Turn it into what may"
+                " matter of it: the days since the first one, the year or the month, as numbers."
             )
         try:
             if kind not in "biuf":
@@ -132,17 +165,21 @@ def _check_finite(X: FloatArray, names: Sequence[str], allow_nan: bool) -> None:
     kind = "infinity" if np.isinf(X[:, worst]).any() else "NaN"
     more = f" (and {others} more columns do)" if others else ""
     raise ValueError(
-        f"column {names[worst]!r} contains {kind} in {counts[worst]} of {len(X)} rows{more}. Impute the missing values "
-        "first (sklearn.impute.SimpleImputer), or leave out the rows or the column."
+        f"column {names[worst]!r} contains {kind} in {counts[worst]} of {len(X)} rows{more}. Impute"
+        " the missing values first (sklearn.impute.SimpleImputer), or leave out the rows or the"
+        " column."
     )
 
 
 def _check_range(X: FloatArray, names: Sequence[str]) -> None:
-    """Raise a sentence if the squares of a column, or of what its values differ by, would leave the range of floats."""
+    """Raise a sentence if the squares of a column, or of what its values differ by, would leave the
+    range of floats.
+    """
     largest = np.fmax.reduce(np.abs(X), axis=0)
     spread = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
     for j in np.flatnonzero((largest > _LARGEST) | ((spread > 0) & (spread < _SMALLEST))).tolist():
         raise ValueError(
-            f"column {names[j]!r} holds values up to {largest[j]:.3g} that differ by {spread[j]:.3g}, and their "
-            "squares leave the range of floats. Divide or multiply it by a constant."
+            f"column {names[j]!r} holds values up to {largest[j]:.3g} that differ by"
+            f" {spread[j]:.3g}, and their squares leave the range of floats. Divide or multiply it"
+            " by a constant."
         )

@@ -19,16 +19,20 @@ from pfdl.tabular.validation import all_or_nothing, check_rows, check_table
 Fitted = TypeVar("Fitted", bound="LinearRegressorBase")
 
 
-def least_squares(X: FloatArray, y: FloatArray, weight: FloatArray | None = None) -> tuple[FloatArray, float]:
+def least_squares(
+    X: FloatArray, y: FloatArray, weight: FloatArray | None = None
+) -> tuple[FloatArray, float]:
     """Return the coefficients and the intercept of (weighted) least squares.
 
-    The columns are scaled first. scikit-learn's solver cuts singular values that are small next to the largest one:
-    with one column in units 10⁷ times the others' it would predict the mean.
+    The columns are scaled first. scikit-learn's solver cuts singular values that are small next to
+    the largest one: with one column in units 10⁷ times the others' it would predict the mean.
     """
     middle = np.average(X, axis=0, weights=weight)
     scale = np.sqrt(np.average((X - middle) ** 2, axis=0, weights=weight))
     # Of a column whose spread is rounding error next to its size, the size counts.
-    scale = np.where(scale > 10 * np.finfo(float).eps * np.abs(middle), scale, np.maximum(np.abs(middle), 1.0))
+    scale = np.where(
+        scale > 10 * np.finfo(float).eps * np.abs(middle), scale, np.maximum(np.abs(middle), 1.0)
+    )
     linear = LinearRegression().fit(X / scale, y, sample_weight=weight)
     return linear.coef_ / scale, float(linear.intercept_)
 
@@ -54,14 +58,22 @@ class LinearRegressorBase(RegressorMixin, LinearModel):  # type: ignore[misc]
 
 
 class EffectiveSampleSizeWarning(UserWarning):
-    """A fit under learnt weights cannot be trusted: they are near zero or on few rows, or the mean of y does better."""
+    """A fit under learnt weights cannot be trusted: they are near zero or on few rows, or the mean
+    of y does better.
+    """
 
 
 class WeightedLeastSquares(LinearRegressorBase):
-    """What DWR and SRDO have in common: least squares under learnt weights, with a warning where these mislead it."""
+    """What DWR and SRDO have in common: least squares under learnt weights, with a warning where
+    these mislead it.
+    """
 
-    def _fit_under(self, weight: FloatArray, X: FloatArray, y: FloatArray, mean: float = 1.0) -> None:
-        """Fit under the weights, whose mean should have been 1; warn if they or the fit are of no use."""
+    def _fit_under(
+        self, weight: FloatArray, X: FloatArray, y: FloatArray, mean: float = 1.0
+    ) -> None:
+        """Fit under the weights, whose mean should have been 1; warn if they or the fit are of no
+        use.
+        """
         self.sample_weight_ = weight / weight.mean()
         self.effective_sample_size_ = effective_rows(self.sample_weight_)
         self.coef_, self.intercept_ = least_squares(X, y, self.sample_weight_)
@@ -70,11 +82,15 @@ class WeightedLeastSquares(LinearRegressorBase):
         if problem is None:
             if (r2 := r2_score(y, X @ self.coef_ + self.intercept_)) >= 0:
                 return
-            problem = f"are worth {self.effective_sample_size_:.0f} of {rows} rows, and over all rows the fit is worse "
+            problem = (
+                f"are worth {self.effective_sample_size_:.0f} of {rows} rows, and over all rows the"
+                " fit is worse "
+            )
             problem += f"than the mean of y (R² {r2:.2f})"
         warnings.warn(
-            f"the weights of {name} {problem}, so its coefficients are unreliable. Use fewer columns, or compare with "
-            "least squares on held-out environments before you trust the fit.",
+            f"the weights of {name} {problem}, so its coefficients are unreliable. Use fewer"
+            " columns, or compare with least squares on held-out environments before you trust the"
+            " fit.",
             EffectiveSampleSizeWarning,
             stacklevel=5,  # the caller of fit, which is wrapped
         )

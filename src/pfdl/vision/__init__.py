@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 from pfdl._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pfdl.vision.backbones import list_backbones as list_backbones, make_backbone as make_backbone
+    from pfdl.vision.backbones import (
+        list_backbones as list_backbones,
+        make_backbone as make_backbone,
+    )
     from pfdl.vision.checkpoint import (
         ModelConfig as ModelConfig,
         TrainedModel as TrainedModel,
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
     from pfdl.vision.sweeping import SweepConfig as SweepConfig, sweep as sweep
     from pfdl.vision.training import train as train
 
-#: Loaded when first asked for, because ``pfdl train --help`` reads settings here and should not import PyTorch.
+# : Loaded when first asked for, because ``pfdl train --help`` reads settings here and should not
+# import PyTorch.
 _MODULES = {
     "backbones": ("list_backbones", "make_backbone"),
     "checkpoint": ("ModelConfig", "TrainedModel", "export", "load_model"),

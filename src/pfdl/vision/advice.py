@@ -27,11 +27,14 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
     """
     run = shlex.quote(str(one.folder))
     words = ["TRAINING_DATA"] if one.data_is == OTHER else [data, *options]
-    split = [] if one.data_is == NAMED else ["--set", f"manifest={one.folder / MANIFEST}"]  # with its ratio and layout
+    # With its ratio and layout
+    split = [] if one.data_is == NAMED else ["--set", f"manifest={one.folder / MANIFEST}"]
     images = shlex.join([*words, *split])
     label = (
-        f"Name {'other' if one.contexts_are == KNOWN else 'the'} contexts of some images of each class, in a column of "
-        "a table; then it can be measured whether they matter.",
+        (
+            f"Name {'other' if one.contexts_are == KNOWN else 'the'} contexts of some images of"
+            " each class, in a column of a table; then it can be measured whether they matter."
+        ),
         f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
     )
     more = [] if one.found.explains_gap else [label]
@@ -42,12 +45,24 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
     if more or one.contexts_are == UNKNOWN:
         return [label]
     if one.answer == NO or one.found.unanswered == BALANCED:
-        return [("No change is needed for these contexts. Test other data.", f"pfdl evaluate {run} OTHER_DATA")]
-    return [("Give more images that were not trained on, in all contexts.", f"pfdl diagnose {run} MORE_DATA")]
+        return [
+            (
+                "No change is needed for these contexts. Test other data.",
+                f"pfdl evaluate {run} OTHER_DATA",
+            )
+        ]
+    return [
+        (
+            "Give more images that were not trained on, in all contexts.",
+            f"pfdl diagnose {run} MORE_DATA",
+        )
+    ]
 
 
 def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
-    """Name a training like that of the run but for what it does about contexts, and that was not tried already."""
+    """Name a training like that of the run but for what it does about contexts, and that was not
+    tried already.
+    """
     confirmed = one.contexts_are != UNCONFIRMED
     plain = replace(
         one.training,
@@ -64,12 +79,26 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
     if one.training == worst:
         command = _train("MORE_DATA", one.training, one.folder.with_name(f"{name}-more"))
         return "Add training images of the affected classes in other contexts.", command
-    instead = "" if one.training.objective == "erm" else f", with plain erm instead of {one.training.objective}"
-    what, config, suffix = f"Draw every class in every context equally often{instead}", balanced, "groups"
+    instead = (
+        ""
+        if one.training.objective == "erm"
+        else f", with plain erm instead of {one.training.objective}"
+    )
+    what, config, suffix = (
+        f"Draw every class in every context equally often{instead}",
+        balanced,
+        "groups",
+    )
     if one.training == balanced:
-        what, config, suffix = "Train with an objective that looks at the worst group", worst, "groupdro"
+        what, config, suffix = (
+            "Train with an objective that looks at the worst group",
+            worst,
+            "groupdro",
+        )
     folder = one.folder.with_name(f"{name}-{suffix}{'' if confirmed else '-unconfirmed'}")
-    sentence = f"{'' if confirmed else 'Unproven: '}{what}, then compare (pfdl diagnose … --compare)."
+    sentence = (
+        f"{'' if confirmed else 'Unproven: '}{what}, then compare (pfdl diagnose … --compare)."
+    )
     return sentence, _train(images, config, folder)
 
 

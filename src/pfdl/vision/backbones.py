@@ -22,7 +22,8 @@ from pfdl._internal.validation import check_count
 from pfdl.vision.features import attach
 
 TIMM = "timm/"
-"""What the names of timm's models start with here, because torchvision has many of the same names."""
+"""What the names of timm's models start with here, because torchvision has many of the same names.
+"""
 
 
 OURS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -44,38 +45,55 @@ def _small(num_classes: int) -> nn.Module:
     layers = [
         layer
         for before, after in pairwise(widths)
-        for layer in (nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU())
+        for layer in (
+            nn.Conv2d(before, after, 3, stride=2, padding=1),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+        )
     ]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], num_classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], num_classes)
+    )
 
 
 def register_backbone(name: str, factory: Callable[[int, int], nn.Module]) -> None:
-    """Give a network of your own a name, for :func:`make_backbone`, ``pfdl train`` and ``pfdl list backbones``.
+    """Give a network of your own a name, for :func:`make_backbone`, ``pfdl train`` and ``pfdl list
+    backbones``.
 
-    On the command line, name the file that calls this: ``pfdl train photos/ --import my.py --backbone mine``. Commands
-    that load the trained model need the file, too.
+    On the command line, name the file that calls this: ``pfdl train photos/ --import my.py
+    --backbone mine``. Commands that load the trained model need the file, too.
 
     Args:
         name: Not taken yet, and without ``+`` and ``/``.
-        factory: From the number of classes and the height of the images to a classifier: a model from normalised
-            images, shape (n, 3, height, height), to logits, shape (n, classes), that ends in a linear layer.
+        factory: From the number of classes and the height of the images to a classifier: a model
+            from normalised images, shape (n, 3, height, height), to logits, shape (n, classes),
+            that ends in a linear layer.
 
     Raises:
         ValueError: If the name cannot be used or is taken.
         TypeError: If the factory cannot be called.
 
     Example:
-        >>> register_backbone("linear-example", lambda classes, size: nn.Sequential(
-        ...     nn.Flatten(), nn.Linear(3 * size**2, 8), nn.ReLU(), nn.Linear(8, classes)))
+        >>> register_backbone(
+        ...     "linear-example",
+        ...     lambda classes, size: nn.Sequential(
+        ...         nn.Flatten(), nn.Linear(3 * size**2, 8), nn.ReLU(), nn.Linear(8, classes)
+        ...     ),
+        ... )
         >>> make_backbone("linear-example", num_classes=5, image_size=4)[-1]
         Linear(in_features=8, out_features=5, bias=True)
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise ValueError(f"the name of the backbone is {name!r}; give letters, digits and hyphens, such as 'my-net'.")
+        raise ValueError(
+            f"the name of the backbone is {name!r}; give letters, digits and hyphens, such as"
+            " 'my-net'."
+        )
     if name in OURS or name in _names_of(""):
         raise ValueError(f"there is a backbone {name!r} already; choose another name.")
     if not callable(factory):
-        raise TypeError(f"the factory of {name!r} is a {type(factory).__name__}; give a class or a function.")
+        raise TypeError(
+            f"the factory of {name!r} is a {type(factory).__name__}; give a class or a function."
+        )
     OURS[name] = factory
 
 
@@ -98,18 +116,24 @@ def list_backbones(pattern: str = "*") -> list[str]:
 
 
 def check_backbone_name(name: str) -> None:
-    """Raise ValueError or ImportError unless :func:`make_backbone` knows the name; nothing is built."""
+    """Raise ValueError or ImportError unless :func:`make_backbone` knows the name; nothing is
+    built.
+    """
     import_own_files()
     if name in OURS:
         return
     library = _library(name)
-    if library.is_model(name.removeprefix(TIMM)) if name.startswith(TIMM) else name in _names_of(""):
+    if (
+        library.is_model(name.removeprefix(TIMM))
+        if name.startswith(TIMM)
+        else name in _names_of("")
+    ):
         return
     every = list_backbones()
     hint = did_you_mean(name, [TIMM + name] if TIMM + name in every else every) or "."
     raise ValueError(
-        f"the backbone {name!r} is unknown{hint} 'pfdl list backbones' lists all, and --import FILE.py brings one of "
-        "your own."
+        f"the backbone {name!r} is unknown{hint} 'pfdl list backbones' lists all, and --import"
+        " FILE.py brings one of your own."
     )
 
 
@@ -125,20 +149,22 @@ def make_backbone(
     """Build a classifier by name.
 
     Args:
-        name: ``mlp``, ``small``, a classification model of torchvision such as ``resnet50``, or one of timm such as
-            ``timm/vit_tiny_patch16_224``.
+        name: ``mlp``, ``small``, a classification model of torchvision such as ``resnet50``, or one
+            of timm such as ``timm/vit_tiny_patch16_224``.
         num_classes: Number of logits.
-        image_size: Height and width of the images. Networks that take any size do not care; a model made for one size
-            alone raises at the first batch of another.
-        small_stem: For ResNets, start with a 3×3 convolution of stride 1 and no pooling, as is usual for images up to
-            about 64×64; the stock stem throws 15 of 16 pixels away before the first block.
-        pretrained: Start from the weights that the library offers, which it downloads. The last layer is new, and so is
-            a small stem.
-        weights: A local file of weights to start from instead, ``.safetensors`` or ``.pth``; a last layer for another
-            number of classes is left out.
+        image_size: Height and width of the images. Networks that take any size do not care; a model
+            made for one size alone raises at the first batch of another.
+        small_stem: For ResNets, start with a 3×3 convolution of stride 1 and no pooling, as is
+            usual for images up to about 64×64; the stock stem throws 15 of 16 pixels away before
+            the first block.
+        pretrained: Start from the weights that the library offers, which it downloads. The last
+            layer is new, and so is a small stem.
+        weights: A local file of weights to start from instead, ``.safetensors`` or ``.pth``; a last
+            layer for another number of classes is left out.
 
     Returns:
-        A model from normalised images, shape (n, 3, image_size, image_size), to logits, shape (n, num_classes).
+        A model from normalised images, shape (n, 3, image_size, image_size), to logits, shape (n,
+        num_classes).
 
     Raises:
         ValueError: If there is no such model, or an option does not apply to it.
@@ -153,7 +179,9 @@ def make_backbone(
     check_count("image_size", image_size, 1)
     check_backbone_name(name)
     if pretrained and weights is not None:
-        raise ValueError(f"both pretrained weights and the file {weights} were asked for; choose one of them.")
+        raise ValueError(
+            f"both pretrained weights and the file {weights} were asked for; choose one of them."
+        )
     if pretrained and name in OURS:
         raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
     if name in OURS:
@@ -173,11 +201,15 @@ def _shrink_stem(model: nn.Module, name: str) -> None:
     stem, pooling = getattr(model, "conv1", None), getattr(model, "maxpool", None)
     if not isinstance(stem, nn.Conv2d) or not isinstance(pooling, nn.Module):
         raise ValueError(
-            f"the small-image stem replaces the first convolution and the pooling of a ResNet, which {name!r} does not "
-            "have; leave the small stem out, or take resnet18 or another ResNet."
+            "the small-image stem replaces the first convolution and the pooling of a ResNet,"
+            f" which {name!r} does not have; leave the small stem out, or take resnet18 or another"
+            " ResNet."
         )
-    small = nn.Conv2d(stem.in_channels, stem.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
-    nn.init.kaiming_normal_(small.weight, mode="fan_out", nonlinearity="relu")  # as torchvision starts its own stem
+    small = nn.Conv2d(
+        stem.in_channels, stem.out_channels, kernel_size=3, stride=1, padding=1, bias=False
+    )
+    # As torchvision starts its own stem
+    nn.init.kaiming_normal_(small.weight, mode="fan_out", nonlinearity="relu")
     model.add_module("conv1", small)
     model.add_module("maxpool", nn.Identity())
 
@@ -198,10 +230,14 @@ def _from_torchvision(name: str, num_classes: int, pretrained: bool) -> nn.Modul
 
 
 def _from_timm(name: str, num_classes: int, image_size: int, pretrained: bool) -> nn.Module:
-    create = partial(_library(name).create_model, name.removeprefix(TIMM), pretrained, num_classes=num_classes)
+    create = partial(
+        _library(name).create_model, name.removeprefix(TIMM), pretrained, num_classes=num_classes
+    )
     model: nn.Module
     with _downloading(name, pretrained):
-        try:  # transformers must be told the size of the images; networks of convolutions do not know the word
+        # transformers must be told the size of the images; networks of convolutions do not know the
+        # word
+        try:
             model = create(img_size=image_size)
         except TypeError:
             model = create()
@@ -218,8 +254,9 @@ def _downloading(name: str, pretrained: bool) -> Iterator[None]:
             raise
         reason = str(error).partition("\n")[0]
         raise ConnectionError(
-            f"the pretrained weights of {name!r} could not be downloaded ({reason}); connect to the network, or name a "
-            "local file of weights instead: --set weights=FILE on the command line, weights=FILE in Python."
+            f"the pretrained weights of {name!r} could not be downloaded ({reason}); connect to the"
+            " network, or name a local file of weights instead: --set weights=FILE on the command"
+            " line, weights=FILE in Python."
         ) from error
 
 
@@ -230,23 +267,29 @@ def _library(name: str) -> Any:
         found = import_module(library)
     except ImportError:
         raise ModuleNotFoundError(
-            f"{name!r} would be a model of {library}, which is not installed: install pfdl[images], or take one of "
-            f"{', '.join(OURS)}."
+            f"{name!r} would be a model of {library}, which is not installed: install pfdl[images],"
+            f" or take one of {', '.join(OURS)}."
         ) from None
     return found if library == "timm" else found.models
 
 
 def _names_of(prefix: str) -> list[str]:
-    """Return the names of timm's models or, without a prefix, torchvision's; none where these are not installed."""
+    """Return the names of timm's models or, without a prefix, torchvision's; none where these are
+    not installed.
+    """
     try:
         library = _library(prefix)
     except ImportError:
         return []
-    return [prefix + name for name in library.list_models(**({} if prefix else {"module": library}))]
+    return [
+        prefix + name for name in library.list_models(**({} if prefix else {"module": library}))
+    ]
 
 
 def _load_weights(model: nn.Module, path: Path, name: str) -> None:
-    """Load a file of weights, without running code of it; a last layer for other classes, or none, stays new."""
+    """Load a file of weights, without running code of it; a last layer for other classes, or none,
+    stays new.
+    """
     found, own = _read_weights(path), model.state_dict()
     with attach(model) as tap:
         last = tap.layer_name + "."
@@ -263,24 +306,31 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
 def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of weights {path}.")
-    from safetensors.torch import load_file  # only here: a backbone of one's own needs no packages for images
+    # Only here: a backbone of one's own needs no packages for images
+    from safetensors.torch import (
+        load_file,
+    )
 
     try:
         content: Any = (
             load_file(path)
             if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)  # tensors and plain values only
+            else torch.load(
+                path, map_location="cpu", weights_only=True
+            )  # tensors and plain values only
         )
     except OSError:
         raise
     except Exception as error:  # of unpickling, of safetensors: anything may be in a damaged file
         reason = str(error).partition("\n")[0]
         raise ValueError(
-            f"{path} is not a file of weights ({reason}); give a .safetensors file, or what torch.save wrote of a "
-            "state_dict()."
+            f"{path} is not a file of weights ({reason}); give a .safetensors file, or what"
+            " torch.save wrote of a state_dict()."
         ) from None
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]
-    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+    if not isinstance(content, Mapping) or not all(
+        isinstance(value, Tensor) for value in content.values()
+    ):
         raise ValueError(f"{path} is not a file of weights: it must map names to tensors.")
     return {str(key): value for key, value in content.items()}

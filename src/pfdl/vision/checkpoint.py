@@ -1,4 +1,6 @@
-"""A trained model on disk: weights as safetensors beside what it is as JSON, read without running code; and ONNX."""
+"""A trained model on disk: weights as safetensors beside what it is as JSON, read without running
+code; and ONNX.
+"""
 
 from __future__ import annotations
 
@@ -70,15 +72,28 @@ def check_weights(path: Path) -> None:
 
 
 def read_model_config(folder: Path) -> ModelConfig:
-    """Read from a run folder which model it holds; ValueError if it holds none, is damaged, or newer than this pfdl."""
+    """Read from a run folder which model it holds; ValueError if it holds none, is damaged, or
+    newer than this pfdl.
+    """
     run = read_run(folder)
     if run.kind != "training":
-        raise ValueError(f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl train.")
+        raise ValueError(
+            f"{folder} is a run of the kind {run.kind!r} and holds no model; name one of pfdl"
+            " train."
+        )
     model: Any = run.settings.get("model")
     wanted = {"backbone": str, "classes": list, "image_size": int, "small_stem": bool}
-    sound = isinstance(model, dict) and {name: type(value) for name, value in model.items()} == wanted
-    if not sound or {*map(type, model["classes"])} - {str} or not 1 <= model["image_size"] <= MAX_IMAGE_SIZE:
-        raise ValueError(f"{folder / CONFIG} does not say which model this is (it needs {', '.join(wanted)}).")
+    sound = (
+        isinstance(model, dict) and {name: type(value) for name, value in model.items()} == wanted
+    )
+    if (
+        not sound
+        or {*map(type, model["classes"])} - {str}
+        or not 1 <= model["image_size"] <= MAX_IMAGE_SIZE
+    ):
+        raise ValueError(
+            f"{folder / CONFIG} does not say which model this is (it needs {', '.join(wanted)})."
+        )
     return ModelConfig(**{**model, "classes": tuple(model["classes"])})
 
 
@@ -93,7 +108,8 @@ def load_model(path: str | Path) -> TrainedModel:
 
     Raises:
         FileNotFoundError: If something is missing.
-        ValueError: If a file is damaged, or the weights are not those of the model that the configuration names.
+        ValueError: If a file is damaged, or the weights are not those of the model that the
+            configuration names.
     """
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     if not Path(path).exists():
@@ -101,38 +117,47 @@ def load_model(path: str | Path) -> TrainedModel:
     config = read_model_config(folder)
     weights = folder / WEIGHTS
     if not weights.is_file():
-        raise FileNotFoundError(f"there is no {WEIGHTS} in {folder}; its training has saved none yet.")
+        raise FileNotFoundError(
+            f"there is no {WEIGHTS} in {folder}; its training has saved none yet."
+        )
     try:
         state = load_file(weights)
-        with suppress(NotImplementedError), torch.device("meta"):  # some models compute while they are built
-            _build(config).load_state_dict(state, assign=True)  # a damaged configuration must not take all memory
+        with (
+            suppress(NotImplementedError),
+            torch.device("meta"),
+        ):  # some models compute while they are built
+            # A damaged configuration must not take all memory
+            _build(config).load_state_dict(state, assign=True)
         model = _build(config)
         model.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(
-            f"{weights} does not hold the weights of a {config.backbone} for {len(config.classes)} classes and images "
-            f"of {config.image_size} pixels ({' '.join(str(error).split())})."
+            f"{weights} does not hold the weights of a {config.backbone} for {len(config.classes)}"
+            f" classes and images of {config.image_size} pixels ({' '.join(str(error).split())})."
         ) from error
     for name, value in model.state_dict().items():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise ValueError(
-                f"{weights} has values that are not finite in {name!r}: the training diverged or the file is damaged; "
-                "train again, with a smaller learning rate."
+                f"{weights} has values that are not finite in {name!r}: the training diverged or"
+                " the file is damaged; train again, with a smaller learning rate."
             )
     return TrainedModel(model.eval(), config, folder)
 
 
 def _build(config: ModelConfig) -> nn.Module:
     return make_backbone(
-        config.backbone, len(config.classes), image_size=config.image_size, small_stem=config.small_stem
+        config.backbone,
+        len(config.classes),
+        image_size=config.image_size,
+        small_stem=config.small_stem,
     )
 
 
 def export(trained: TrainedModel, folder: Path) -> list[Path]:
     """Write the model as ONNX, and what to do to an image before it enters.
 
-    The ONNX file is run by ONNX Runtime on images of noise, in batches of other sizes than it was traced with, and must
-    agree with PyTorch before it is written.
+    The ONNX file is run by ONNX Runtime on images of noise, in batches of other sizes than it was
+    traced with, and must agree with PyTorch before it is written.
 
     Args:
         trained: The model.
@@ -147,7 +172,12 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
     """
     content, size = _to_onnx(trained), trained.config.image_size
     preprocessing = {
-        "input": {"name": "images", "dtype": "float32", "shape": ["batch", 3, size, size], "channels": "RGB"},
+        "input": {
+            "name": "images",
+            "dtype": "float32",
+            "shape": ["batch", 3, size, size],
+            "channels": "RGB",
+        },
         "steps": [
             "decode to 8-bit RGB, upright, transparent parts white",
             f"scale the shorter side to {size} pixels, bilinear with antialiasing",
@@ -172,7 +202,9 @@ def _to_onnx(trained: TrainedModel) -> bytes:
         import onnxruntime  # type: ignore[import-untyped]
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise ModuleNotFoundError(f"exporting needs {error.name}: install onnx, onnxscript and onnxruntime.") from None
+        raise ModuleNotFoundError(
+            f"exporting needs {error.name}: install onnx, onnxscript and onnxruntime."
+        ) from None
     size = trained.config.image_size
     generator = torch.Generator().manual_seed(0)
     example = torch.randn(2, 3, size, size, generator=generator)
@@ -196,9 +228,12 @@ def _to_onnx(trained: TrainedModel) -> bytes:
         (there,) = session.run(["logits"], {"images": images.numpy()})
         with torch.no_grad():
             here = trained.model(images)
-        distance = float((here - torch.from_numpy(there)).abs().max() / here.abs().max().clamp(min=1e-6))
+        distance = float(
+            (here - torch.from_numpy(there)).abs().max() / here.abs().max().clamp(min=1e-6)
+        )
         if not distance <= TOLERANCE:
             raise ValueError(
-                f"ONNX Runtime's logits differ from PyTorch's by {distance:.2g} of the largest; nothing was written."
+                f"ONNX Runtime's logits differ from PyTorch's by {distance:.2g} of the largest;"
+                " nothing was written."
             )
     return content

@@ -24,25 +24,29 @@ from pfdl.vision.pixels import mirror_and_shift, normalise
 class Classifier(AtomicModule):
     """A backbone that is trained on an objective.
 
-    The backbone stays a plain classifier: its features are read where they enter its last linear layer. Batches are
-    (images, labels) or (images, labels, environments); images of bytes are normalised here, others are taken as they
-    are. A batch of one image is skipped with a warning, unless other processes train with it.
+    The backbone stays a plain classifier: its features are read where they enter its last linear
+    layer. Batches are (images, labels) or (images, labels, environments); images of bytes are
+    normalised here, others are taken as they are. A batch of one image is skipped with a warning,
+    unless other processes train with it.
 
     Args:
         config: How it is trained; the backbone and the objective are those that it names.
         num_classes: Number of classes; required for a backbone by name.
         backbone: A classifier of your own instead.
         objective: An objective of your own instead.
-        layer: The layer of your own backbone whose input are the features, as in :func:`pfdl.attach`.
+        layer: The layer of your own backbone whose input are the features, as in
+            :func:`pfdl.attach`.
 
     Raises:
-        ValueError: If the parts do not fit together, or the backbone cannot take images of this size.
+        ValueError: If the parts do not fit together, or the backbone cannot take images of this
+            size.
 
     Attributes:
         config: How it is trained.
         backbone: The classifier, from normalised images to logits.
         objective: What it is trained on.
-        tap: Gives the features of the last forward pass; its ``detach()`` leaves a backbone of your own as it was.
+        tap: Gives the features of the last forward pass; its ``detach()`` leaves a backbone of your
+            own as it was.
         means: The running means over this epoch of loss, accuracy and what the objective reports.
 
     Example:
@@ -68,23 +72,31 @@ class Classifier(AtomicModule):
         if backbone is not None:
             if any(named.values()):
                 raise ValueError(
-                    "small_stem, pretrained and weights are for backbones by name; change your own before passing it."
+                    "small_stem, pretrained and weights are for backbones by name; change your own"
+                    " before passing it."
                 )
         elif num_classes is None:
             raise ValueError(f"num_classes is missing; the backbone {config.backbone!r} needs it.")
         else:
-            backbone = make_backbone(config.backbone, num_classes, image_size=config.image_size, **named)
+            backbone = make_backbone(
+                config.backbone, num_classes, image_size=config.image_size, **named
+            )
         self.backbone = backbone
         self.tap = attach(backbone, layer)
         if is_named:
             self._try_out()
         if objective is None:
             settings: dict[str, Any] = dict(config.objective_settings)
-            made = make_objective(config.objective, self.num_features, num_classes=num_classes, **settings)
-            objective = Objective(made.penalties, made.weighting, label_smoothing=config.label_smoothing)
+            made = make_objective(
+                config.objective, self.num_features, num_classes=num_classes, **settings
+            )
+            objective = Objective(
+                made.penalties, made.weighting, label_smoothing=config.label_smoothing
+            )
         elif config.objective_settings or config.label_smoothing:
             raise ValueError(
-                "objective_settings and label_smoothing are for objectives by name; give your own its settings itself."
+                "objective_settings and label_smoothing are for objectives by name; give your own"
+                " its settings itself."
             )
         self.objective = objective
         self.means = RunningMeans()
@@ -93,7 +105,10 @@ class Classifier(AtomicModule):
     def num_features(self) -> int:
         """The width of what enters the last layer."""
         if self.tap.num_features is None:
-            raise ValueError(f"the layer {self.tap.layer_name!r} does not tell the width of its input; name another.")
+            raise ValueError(
+                f"the layer {self.tap.layer_name!r} does not tell the width of its input; name"
+                " another."
+            )
         return self.tap.num_features
 
     def forward(self, images: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
@@ -104,14 +119,18 @@ class Classifier(AtomicModule):
             network: What calls the backbone, where several processes or mixed precision wrap it.
         """
         pixels = normalise(images)
-        if pixels.is_cuda and pixels.dim() == 4:  # the layout that tensor cores read; results stay the same
+        if (
+            pixels.is_cuda and pixels.dim() == 4
+        ):  # the layout that tensor cores read; results stay the same
             pixels = pixels.contiguous(memory_format=torch.channels_last)
         return (network or self.backbone)(pixels)
 
     def prepare(self, labels: Tensor, contexts: Tensor) -> None:
-        """Show the objective's weighting the labels and contexts of all training images, shape (n,) each.
+        """Show the objective's weighting the labels and contexts of all training images, shape (n,)
+        each.
 
-        Optional: without it a weighting such as ``balance`` counts the images of the batches as they come.
+        Optional: without it a weighting such as ``balance`` counts the images of the batches as
+        they come.
         """
         if "environments" in self.objective.weighting.needs:
             self.objective.weighting.prepare(labels, contexts)
@@ -120,20 +139,27 @@ class Classifier(AtomicModule):
         """Raise ValueError unless there are the contexts that the objective needs."""
         if self.objective.needs_contexts and (contexts is None or bool((contexts < 0).any())):
             raise ValueError(
-                "this objective needs the context of every sample, but not all are known; train with contexts='known' "
-                "or contexts='inferred', or choose another objective."
+                "this objective needs the context of every sample, but not all are known; train"
+                " with contexts='known' or contexts='inferred', or choose another objective."
             )
 
-    def loss_of(self, batch: Sequence[Tensor], network: Callable[[Tensor], Tensor] | None = None) -> Tensor | None:
-        """Return the objective on one batch, which is added to the means of the epoch; None if it is skipped.
+    def loss_of(
+        self, batch: Sequence[Tensor], network: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor | None:
+        """Return the objective on one batch, which is added to the means of the epoch; None if it
+        is skipped.
 
         Args:
-            batch: Images, labels and, if there are any, contexts, and then the numbers of the samples.
+            batch: Images, labels and, if there are any, contexts, and then the numbers of the
+                samples.
             network: As in :meth:`forward`.
         """
         images, labels, *further = batch
         if len(labels) < 2 and world_size() == 1:
-            warnings.warn("a batch of one image is skipped; drop_last=True in the loader avoids it.", stacklevel=1)
+            warnings.warn(
+                "a batch of one image is skipped; drop_last=True in the loader avoids it.",
+                stacklevel=1,
+            )
             return None
         if self.config.augment == "flip-shift":
             images = mirror_and_shift(images)
@@ -148,23 +174,34 @@ class Classifier(AtomicModule):
                 **({"indices": further[1]} if len(further) > 1 else {}),
             )
         right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
-        self.means.add({"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels))
+        self.means.add(
+            {"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels)
+        )
         return loss
 
     def make_optimizer(self) -> torch.optim.Optimizer:
-        """Return the optimiser of the backbone, in one kernel where PyTorch can; g has an optimiser of its own."""
+        """Return the optimiser of the backbone, in one kernel where PyTorch can; g has an optimiser
+        of its own.
+        """
         config, parameters = self.config, list(self.backbone.parameters())
         is_sharded = isinstance(self.backbone, FSDPModule)
         can_fuse = not is_sharded and {one.device.type for one in parameters} <= {"cpu", "cuda"}
-        common: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": True if can_fuse else None}
+        common: dict[str, Any] = {
+            "weight_decay": config.weight_decay,
+            "fused": True if can_fuse else None,
+        }
         if config.optimizer == "sgd":
-            return torch.optim.SGD(parameters, config.learning_rate, momentum=config.momentum, **common)
+            return torch.optim.SGD(
+                parameters, config.learning_rate, momentum=config.momentum, **common
+            )
         return torch.optim.AdamW(parameters, config.learning_rate, **common)
 
     def decay(self, epoch: int) -> float:
         """Return the part of the learning rate that an epoch trains with."""
         if self.config.schedule == "step":
-            return float(0.1 ** (epoch // (self.config.decay_every or max(1, self.config.epochs // 2))))
+            return float(
+                0.1 ** (epoch // (self.config.decay_every or max(1, self.config.epochs // 2)))
+            )
         return 0.5 + 0.5 * math.cos(math.pi * min(epoch / self.config.epochs, 1.0))
 
     def _try_out(self) -> None:
@@ -178,10 +215,12 @@ class Classifier(AtomicModule):
         except (AssertionError, RuntimeError, ValueError, IndexError) as error:
             reason = str(error).partition("\n")[0]
             raise ValueError(
-                f"the backbone {name!r} cannot be trained on images of {size}×{size} pixels ({reason}); "
-                "choose another image size or another backbone."
+                f"the backbone {name!r} cannot be trained on images of {size}×{size} pixels"
+                f" ({reason}); choose another image size or another backbone."
             ) from None
         finally:
             self.backbone.train()
         if width != self.num_features:
-            raise ValueError(f"the last layer of {name!r} takes {width} features, not {self.num_features}.")
+            raise ValueError(
+                f"the last layer of {name!r} takes {width} features, not {self.num_features}."
+            )

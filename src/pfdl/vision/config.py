@@ -1,4 +1,6 @@
-"""How to train and how to read images; ``pfdl.cli.train.RunOptions`` says where. Importing it imports no PyTorch."""
+"""How to train and how to read images; ``pfdl.cli.train.RunOptions`` says where. Importing it
+imports no PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
 ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
 GROUP_AVERAGE = "val_average_over_groups"
 SELECTIONS = {"accuracy": ACCURACY, "worst-class": WORST_CLASS, "worst-group": WORST_GROUP}
-"""What can decide which epoch is kept, and the name under which it is logged; ``"last"`` keeps the last epoch."""
+"""What can decide which epoch is kept, and the name under which it is logged; ``"last"`` keeps the
+last epoch.
+"""
 
 TIE_BREAKERS = {WORST_CLASS: ACCURACY, WORST_GROUP: GROUP_AVERAGE}
-"""What decides between epochs that are equal in that: the worst of small groups is often at 0 in every epoch."""
+"""What decides between epochs that are equal in that: the worst of small groups is often at 0 in
+every epoch.
+"""
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
 """The names of precisions here, and in Lightning."""
@@ -28,49 +34,58 @@ PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train; all of it is written into the run folder, and a run resumes only under the same config.
+    """How to train; all of it is written into the run folder, and a run resumes only under the same
+    config.
 
-    The defaults are plain training, because PFDL does not help a ResNet-18, the default backbone: on PACS it is behind
-    after 30 epochs and not shown to be ahead after 160. 40 epochs, a quarter of the paper's 160, are a compromise with
-    time that nothing was tuned for. The schedule has the paper's form: SGD
-    with a learning rate of 0.01, and a tenth of it after half of the epochs. The paper names neither momentum nor
-    weight decay; the defaults are those of the ResNet paper.
+    The defaults are plain training, because PFDL does not help a ResNet-18, the default backbone:
+    on PACS it is behind after 30 epochs and not shown to be ahead after 160. 40 epochs, a quarter
+    of the paper's 160, are a compromise with time that nothing was tuned for. The schedule has the
+    paper's form: SGD with a learning rate of 0.01, and a tenth of it after half of the epochs. The
+    paper names neither momentum nor weight decay; the defaults are those of the ResNet paper.
 
     Args:
         backbone: The network, such as resnet18, small or timm/NAME; see ``pfdl list backbones``.
         objective: What is minimised, such as erm, pfdl or irm+pfdl; see ``pfdl list objectives``.
-        contexts: What training may know of contexts: hidden, known (from the data) or inferred (found in the training
-            images). Some objectives need one of the latter two. Where the data has them for validation images alone,
-            known serves to select by worst-group.
-        infer_by: How contexts are inferred: auto tries all of pooled, within (clusters) and early (as SPARE does).
-            jtt, spare and eiil are the published methods: a first network is trained by plain risk minimisation,
-            contexts follow from its logits, unchecked, and with the sampler shuffle the second training draws images by
-            the method's own rule.
+        contexts: What training may know of contexts: hidden, known (from the data) or inferred
+            (found in the training images). Some objectives need one of the latter two. Where the
+            data has them for validation images alone, known serves to select by worst-group.
+        infer_by: How contexts are inferred: auto tries all of pooled, within (clusters) and early
+            (as SPARE does). jtt, spare and eiil are the published methods: a first network is
+            trained by plain risk minimisation, contexts follow from its logits, unchecked, and with
+            the sampler shuffle the second training draws images by the method's own rule.
         infer_epochs: Epochs of that first network.
-        infer_upweight: With jtt, how often each image that the first network gets wrong is added to the others.
-        confirm: Whether inferred contexts are used only if balancing them helps on held-out training images; otherwise
-            the most stable ones are used as they are.
-        objective_settings: Settings of the objective's parts, by their names; typed as PART.NAME, such as pfdl.weight.
+        infer_upweight: With jtt, how often each image that the first network gets wrong is added to
+            the others.
+        confirm: Whether inferred contexts are used only if balancing them helps on held-out
+            training images; otherwise the most stable ones are used as they are.
+        objective_settings: Settings of the objective's parts, by their names; typed as PART.NAME,
+            such as pfdl.weight.
         image_size: Height and width that images are scaled and cut to.
         small_stem: For ResNets, a 3×3 stem without pooling, for images up to about 64×64.
-        pretrained: Whether to start from the weights that the backbone's library offers, which are downloaded.
+        pretrained: Whether to start from the weights that the backbone's library offers, which are
+            downloaded.
         weights: A local file of weights to start from, .safetensors or .pth.
         epochs: Passes over the training images.
         batch_size: Images per step, over all devices.
-        sampler: shuffle, every image once an epoch; groups, which draws every class in every context equally often; or
-            classes, which draws every class equally often.
-        sampler_power: How strongly the sampler balances: 0, every image equally often, to 1, every group or class.
+        sampler: shuffle, every image once an epoch; groups, which draws every class in every
+            context equally often; or classes, which draws every class equally often.
+        sampler_power: How strongly the sampler balances: 0, every image equally often, to 1, every
+            group or class.
         optimizer: sgd or adamw.
         learning_rate: Learning rate at the start.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of the optimiser.
-        schedule: step, a tenth of the learning rate after every decay_every epochs; or cosine, down to 0 at the end.
+        schedule: step, a tenth of the learning rate after every decay_every epochs; or cosine, down
+            to 0 at the end.
         decay_every: Epochs per step of the schedule step; None for half of all epochs.
-        augment: flip-shift mirrors training images at random and shifts them by up to an eighth; none leaves them.
+        augment: flip-shift mirrors training images at random and shifts them by up to an eighth;
+            none leaves them.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
-        select: Which validation accuracy decides the epoch that is kept, and early stopping: accuracy, worst-class or
-            worst-group, which needs known or inferred contexts; or last, the last epoch whatever its accuracy.
-        patience: Stop after this many epochs without a better validation accuracy; without it, never.
+        select: Which validation accuracy decides the epoch that is kept, and early stopping:
+            accuracy, worst-class or worst-group, which needs known or inferred contexts; or last,
+            the last epoch whatever its accuracy.
+        patience: Stop after this many epochs without a better validation accuracy; without it,
+            never.
         precision: 32, or bf16 for automatic mixed precision.
         seed: Seed of the first weights and of everything random in training.
 
@@ -112,17 +127,28 @@ class TrainingConfig:
 
         check_settings(self)
         check_backbone_name(self.backbone)
-        for name, value, default in (("infer_by", self.infer_by, "auto"), ("confirm", self.confirm, True)):
+        for name, value, default in (
+            ("infer_by", self.infer_by, "auto"),
+            ("confirm", self.confirm, True),
+        ):
             if value != default and self.contexts != "inferred":
-                raise ValueError(f"{name} is {value!r}, but contexts is {self.contexts!r}; set contexts to 'inferred'.")
+                raise ValueError(
+                    f"{name} is {value!r}, but contexts is {self.contexts!r}; set contexts to"
+                    " 'inferred'."
+                )
         if self.label_smoothing == 1:
             raise ValueError("label_smoothing is 1; it must be below 1.")
         if self.sampler == "shuffle" and self.sampler_power != 1:
-            raise ValueError(f"sampler_power is {self.sampler_power}, but sampler is 'shuffle'; set it to 'groups'.")
+            raise ValueError(
+                f"sampler_power is {self.sampler_power}, but sampler is 'shuffle'; set it to"
+                " 'groups'."
+            )
 
     @property
     def first_network(self) -> TrainingConfig | None:
-        """The config of the first network, whose logits contexts are inferred from; None if there is none."""
+        """The config of the first network, whose logits contexts are inferred from; None if there
+        is none.
+        """
         if self.infer_by not in ("jtt", "spare", "eiil"):
             return None
         return replace(
@@ -144,11 +170,13 @@ class DataOptions:
     """How to read images, besides where they are.
 
     Args:
-        columns: Columns of a table of images, such as path=file,label=animal: path, label, context, split (train, val,
-            test or 0, 1, 2) and group (what must stay on one side of a split, such as a patient).
-        layout: Which folders are the classes, where both readings are possible: class/context or context/class.
-        image_root: Folder that the paths of a table start in; by default the table's own, or one below it with the
-            images.
+        columns: Columns of a table of images, such as path=file,label=animal: path, label, context,
+            split (train, val, test or 0, 1, 2) and group (what must stay on one side of a split,
+            such as a patient).
+        layout: Which folders are the classes, where both readings are possible: class/context or
+            context/class.
+        image_root: Folder that the paths of a table start in; by default the table's own, or one
+            below it with the images.
         on_bad_image: error: name unusable files and stop; skip: leave them out.
 
     Raises:
@@ -177,15 +205,17 @@ class DataOptions:
             name, equals, column = pair.partition("=")
             if name not in known or not equals or not column:
                 raise ValueError(
-                    f"columns has {pair!r}; give NAME=COLUMN with commas between, of {', '.join(known)}"
-                    f"{did_you_mean(name, known) or '.'}"
+                    f"columns has {pair!r}; give NAME=COLUMN with commas between, of"
+                    f" {', '.join(known)}{did_you_mean(name, known) or '.'}"
                 )
             named[name] = column
         return named
 
 
 def find_best_epoch(history: Sequence[Mapping[str, float]], monitor: str) -> int | None:
-    """Return the epoch of a training that is kept: the first with the highest score; None if none was scored."""
+    """Return the epoch of a training that is kept: the first with the highest score; None if none
+    was scored.
+    """
     tie_breaker = TIE_BREAKERS.get(monitor, "")
     scores = [(row[monitor], row.get(tie_breaker, 0.0)) for row in history if monitor in row]
     return scores.index(max(scores)) if scores else None
@@ -194,30 +224,46 @@ def find_best_epoch(history: Sequence[Mapping[str, float]], monitor: str) -> int
 def check_sets(config: TrainingConfig, manifest: Manifest) -> None:
     """Refuse what the sets of the manifest do not allow."""
     if config.patience is not None and config.select == "last":
-        raise ValueError("stopping early (patience) needs a validation accuracy, and select is 'last'; set only one.")
+        raise ValueError(
+            "stopping early (patience) needs a validation accuracy, and select is 'last'; set only"
+            " one."
+        )
     if "validation" not in manifest.set_names:
         if config.patience is not None:
             raise ValueError("stopping early needs a validation set, and the split has none.")
         if config.select not in ("accuracy", "last"):
-            raise ValueError(f"select is {config.select!r}, which needs a validation set; the manifest has none.")
+            raise ValueError(
+                f"select is {config.select!r}, which needs a validation set; the manifest has none."
+            )
 
 
 def check_contexts(config: TrainingConfig, objective: Objective, manifest: Manifest) -> None:
-    """Refuse what needs contexts where there are none; those of validation images alone serve to select an epoch."""
+    """Refuse what needs contexts where there are none; those of validation images alone serve to
+    select an epoch.
+    """
     in_training, in_validation = (
-        any(row.context for row in manifest.rows if name in row.sets) for name in ("train", "validation")
+        any(row.context for row in manifest.rows if name in row.sets)
+        for name in ("train", "validation")
     )
     if config.contexts == "known" and not in_training and not in_validation:
         raise ValueError(
-            "contexts is 'known', but these images have none; choose 'inferred' (--contexts inferred) or 'hidden'."
+            "contexts is 'known', but these images have none; choose 'inferred' (--contexts"
+            " inferred) or 'hidden'."
         )
     asking = (
         (f"the objective {config.objective!r}", objective.needs_contexts, "training", in_training),
         ("the sampler 'groups'", config.sampler == "groups", "training", in_training),
-        ("the selection by 'worst-group'", config.select == "worst-group", "validation", in_validation),
+        (
+            "the selection by 'worst-group'",
+            config.select == "worst-group",
+            "validation",
+            in_validation,
+        ),
     )
     for one, needs, which, there in asking:
         if needs and config.contexts != "inferred" and not (config.contexts == "known" and there):
             known = "--contexts known or --contexts inferred" if there else "--contexts inferred"
             why = "they are hidden from it" if there else f"the {which} images have none"
-            raise ValueError(f"{one} needs contexts, and {why}; give {known} (contexts=... in Python).")
+            raise ValueError(
+                f"{one} needs contexts, and {why}; give {known} (contexts=... in Python)."
+            )

@@ -22,7 +22,13 @@ from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_g
 from pfdl.diagnosis.reliance import goes_together
 from pfdl.runs import read_run
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.evaluation import Evaluation, check_classes, evaluate, split_names, training_mixture
+from pfdl.vision.evaluation import (
+    Evaluation,
+    check_classes,
+    evaluate,
+    split_names,
+    training_mixture,
+)
 from pfdl.vision.features import run_model
 from pfdl.vision.refitting import REFIT
 
@@ -33,7 +39,9 @@ OTHER_IMAGES = "The two runs have different test images: differences are also th
 OWN, OTHER, NAMED = "own", "other", "named"
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
 MOST_INFERRED, INFERRING_SIZE = 4000, 64
-"""Training images at most that help to infer contexts, and height of the images: colours and textures need no more."""
+"""Training images at most that help to infer contexts, and height of the images: colours and
+textures need no more.
+"""
 
 Names = NDArray[np.str_]
 
@@ -51,9 +59,10 @@ class ImageDiagnosis:
         contexts_are: ``"known"``, ``"inferred"``, ``"inferred, not confirmed"`` or ``"unknown"``.
         predictions: The class that the model gives to each image.
         images: The images themselves.
-        validation: Accuracies on the run's validation images; None where they are not at hand, or were refitted on.
-        data_is: ``"own"``, of the split that the model was trained with; ``"other"``; or ``"named"``, other data that
-            has contexts where the training has none.
+        validation: Accuracies on the run's validation images; None where they are not at hand, or
+            were refitted on.
+        data_is: ``"own"``, of the split that the model was trained with; ``"other"``; or
+            ``"named"``, other data that has contexts where the training has none.
     """
 
     folder: Path
@@ -87,11 +96,17 @@ class ImageDiagnosis:
         """Say what was found in sentences, the answer first."""
         first, *rest = self.found.verdict()
         if self.contexts_are in (INFERRED, UNCONFIRMED):
-            words = f"The contexts are not known: {len(set(self.contexts))} were inferred from colours and textures"
+            words = (
+                f"The contexts are not known: {len(set(self.contexts))} were inferred from colours"
+                " and textures"
+            )
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
         if len(set(self.predictions)) == 1 < len({row.class_name for row in self.rows}):
-            rest.insert(0, f"It answers {name_class(self.predictions[0])} to every image: it learnt nothing.")
+            rest.insert(
+                0,
+                f"It answers {name_class(self.predictions[0])} to every image: it learnt nothing.",
+            )
         return (first, *rest)
 
     def samples_of(self, label: str | None, context: str, count: int) -> list[int]:
@@ -102,7 +117,9 @@ class ImageDiagnosis:
             context: The context; ``""`` where there are none.
             count: How many at most.
         """
-        of_class = [number for number, row in enumerate(self.rows) if label in (None, row.class_name)]
+        of_class = [
+            number for number, row in enumerate(self.rows) if label in (None, row.class_name)
+        ]
         inside = [number for number in of_class if self.contexts[number] == context]
         if label is None:  # the rows are in the order of the classes
             places = np.linspace(0, len(inside) - 1, min(count, len(inside))).round().astype(int)
@@ -121,16 +138,18 @@ def diagnose_images(
 ) -> ImageDiagnosis:
     """Diagnose a trained model on all test images of a manifest.
 
-    Where the images have no contexts, contexts are inferred from them, and from training images of the same source if
-    the manifest has them: clusters of :func:`pfdl.image_statistics`. They should be confirmed as by
-    :func:`pfdl.infer_contexts`; where they are merely stable and go with the classes, they are used with a caution,
-    because here it is the model itself that shows whether they matter.
+    Where the images have no contexts, contexts are inferred from them, and from training images of
+    the same source if the manifest has them: clusters of :func:`pfdl.image_statistics`. They should
+    be confirmed as by :func:`pfdl.infer_contexts`; where they are merely stable and go with the
+    classes, they are used with a caution, because here it is the model itself that shows whether
+    they matter.
 
     Args:
         trained: The model.
         source: Where the images come from.
         manifest: Which image is in which set.
-        trained_on: The split of the training, which says what contexts go with which class; by default ``manifest``.
+        trained_on: The split of the training, which says what contexts go with which class; by
+            default ``manifest``.
         device: Where to compute the features.
         say: Called with a few words before each part that takes a while.
 
@@ -138,8 +157,8 @@ def diagnose_images(
         The diagnosis.
 
     Raises:
-        ValueError: If images are of classes that the model does not know, images are missing, or no layer's input is
-            features.
+        ValueError: If images are of classes that the model does not know, images are missing, or no
+            layer's input is features.
     """
     check_classes(trained, manifest)
     rows = manifest.rows_of("test")
@@ -152,12 +171,20 @@ def diagnose_images(
     if contexts is not None:
         training = _training_of(trained_on or manifest)
     else:
-        contexts, training, contexts_are = _infer_contexts(source, manifest, trained.config.image_size, say)
+        contexts, training, contexts_are = _infer_contexts(
+            source, manifest, trained.config.image_size, say
+        )
     found = diagnose(features, labels, contexts, predictions=predictions, training=training)
     if contexts is None:
-        found = replace(found, unanswered="the images have no contexts, and none could be inferred from them")
+        found = replace(
+            found, unanswered="the images have no contexts, and none could be inferred from them"
+        )
     validation = None
-    if "validation" in manifest.set_names and found.accuracies is not None and not (trained.folder / REFIT).exists():
+    if (
+        "validation" in manifest.set_names
+        and found.accuracies is not None
+        and not (trained.folder / REFIT).exists()
+    ):
         say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
         validation = evaluate(trained, source, manifest, set_name="validation", device=device)
         mixed = _in_training_mixture(validation, source, manifest)
@@ -173,17 +200,31 @@ def diagnose_images(
         predictions=tuple(predictions.tolist()),
         images=images,
         validation=validation,
-        data_is=OWN if trained_on in (None, manifest) else NAMED if contexts_are == KNOWN and not training else OTHER,
+        data_is=(
+            OWN
+            if trained_on in (None, manifest)
+            else NAMED
+            if contexts_are == KNOWN and not training
+            else OTHER
+        ),
     )
 
 
 def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparison:
-    """Compare how much two models rely on the context; image by image, if they were tested on the same ones."""
+    """Compare how much two models rely on the context; image by image, if they were tested on the
+    same ones.
+    """
     one, other = first.found.reliance, second.found.reliance
     if one is None or other is None:
         return Comparison(float("nan"), float("nan"))
-    if (first.rows, first.contexts, one.usual_contexts) != (second.rows, second.contexts, other.usual_contexts):
-        return Comparison(one.effect - other.effect, float(np.hypot(one.effect_error, other.effect_error)))
+    if (first.rows, first.contexts, one.usual_contexts) != (
+        second.rows,
+        second.contexts,
+        other.usual_contexts,
+    ):
+        return Comparison(
+            one.effect - other.effect, float(np.hypot(one.effect_error, other.effect_error))
+        )
     labels: Names = np.array([row.class_name for row in first.rows])
     answers, others = np.array(first.predictions), np.array(second.predictions)
     return compare_reliance(labels, np.array(first.contexts), answers, others, one.usual_contexts)
@@ -195,40 +236,53 @@ def _read_training(trained: TrainedModel) -> TrainingConfig:
         return TrainingConfig(**read_run(trained.folder).settings["training"])
     except (KeyError, OSError, TypeError, ValueError):
         model = trained.config
-        return TrainingConfig(backbone=model.backbone, image_size=model.image_size, small_stem=model.small_stem)
+        return TrainingConfig(
+            backbone=model.backbone, image_size=model.image_size, small_stem=model.small_stem
+        )
 
 
 def _training_of(manifest: Manifest) -> Mixture | None:
     """Return how many training images each group has; None where their contexts are not known."""
-    if "train" not in manifest.set_names or not any(row.context for row in manifest.rows_of("train")):
+    if "train" not in manifest.set_names or not any(
+        row.context for row in manifest.rows_of("train")
+    ):
         return None
     return training_mixture(manifest)
 
 
-def _in_training_mixture(validation: Evaluation, source: ContextSource, manifest: Manifest) -> float:
+def _in_training_mixture(
+    validation: Evaluation, source: ContextSource, manifest: Manifest
+) -> float:
     """Return the accuracy on validation images in the training mixture; NaN if it is not known.
 
-    Validation images that were drawn from the training images have their mixture. A data set's own validation images
-    need not have it; where their contexts are known, they are weighted.
+    Validation images that were drawn from the training images have their mixture. A data set's own
+    validation images need not have it; where their contexts are known, they are weighted.
     """
     if validation.by_context and validation.average_in_training_mixture is not None:
         return validation.average_in_training_mixture
     own = {sample.path for sample in source.samples if sample.split == "validation"}
-    return float("nan") if any(row.path in own for row in manifest.rows_of("validation")) else validation.overall
+    return (
+        float("nan")
+        if any(row.path in own for row in manifest.rows_of("validation"))
+        else validation.overall
+    )
 
 
 def _infer_contexts(
     source: ContextSource, manifest: Manifest, size: int, say: Callable[[str], None]
 ) -> tuple[Names | None, Mixture | None, str]:
-    """Infer contexts of the test images together with training images, so that it is known which were usual there.
+    """Infer contexts of the test images together with training images, so that it is known which
+    were usual there.
 
     Returns:
-        The context of each test image, None if none were found; the number of training images of each (class,
-        context), None without them; and what the contexts are.
+        The context of each test image, None if none were found; the number of training images of
+        each (class, context), None without them; and what the contexts are.
     """
     size = min(size, INFERRING_SIZE)
     train_rows = manifest.rows_of("train") if "train" in manifest.set_names else ()
-    chosen = torch.randperm(len(train_rows), generator=torch.Generator().manual_seed(0))[:MOST_INFERRED].tolist()
+    chosen = torch.randperm(len(train_rows), generator=torch.Generator().manual_seed(0))[
+        :MOST_INFERRED
+    ].tolist()
     rows = [*manifest.rows_of("test"), *(train_rows[number] for number in chosen)]
     tested = len(rows) - len(chosen)
     say(f"Inferring contexts from {len(rows)} images")
@@ -246,9 +300,11 @@ def _infer_contexts(
 
 
 def _cluster(statistics: Tensor, names: Names, tested: int) -> tuple[list[int], bool]:
-    """Find clusters that may be contexts, and whether they were confirmed; none of them in an empty list.
+    """Find clusters that may be contexts, and whether they were confirmed; none of them in an empty
+    list.
 
-    What a short training predicts or gets wrong is no help here: its errors are also those of hard images.
+    What a short training predicts or gets wrong is no help here: its errors are also those of hard
+    images.
     """
     labels = np.unique(names, return_inverse=True)[1]
     for method in ("pooled", "within"):
@@ -256,8 +312,13 @@ def _cluster(statistics: Tensor, names: Names, tested: int) -> tuple[list[int], 
         if found.number > 1:
             return found.contexts.tolist(), True
     found = find_contexts(statistics, labels, method="pooled", confirmation=0.0)
-    stable = any(trial.stability >= 0.8 for trial in found.tried)  # halves of the statistics agree on them
+    # Halves of the statistics agree on them
+    stable = any(trial.stability >= 0.8 for trial in found.tried)
     trained = slice(tested, None) if len(names) > tested else slice(None)
-    if found.number > 1 and stable and goes_together(count_groups(names[trained], found.contexts[trained])):
+    if (
+        found.number > 1
+        and stable
+        and goes_together(count_groups(names[trained], found.contexts[trained]))
+    ):
         return found.contexts.tolist(), False
     return [], False

@@ -1,4 +1,6 @@
-"""How good a trained classifier is: by group, class, context and ratio, and whether its confidence is honest."""
+"""How good a trained classifier is: by group, class, context and ratio, and whether its confidence
+is honest.
+"""
 
 from __future__ import annotations
 
@@ -47,21 +49,24 @@ _SCORES = {
 class Evaluation(Accuracies):
     """Shares of test images that are recognised, from 0 to 1.
 
-    Three averages are kept apart: ``overall`` counts every image equally, ``average_over_groups`` counts every group
-    (one class in one context) equally, and ``average_in_training_mixture`` weights the groups as in the training set.
-    Beside what follows it has all that :class:`pfdl.contexts.Accuracies` has.
+    Three averages are kept apart: ``overall`` counts every image equally, ``average_over_groups``
+    counts every group (one class in one context) equally, and ``average_in_training_mixture``
+    weights the groups as in the training set. Beside what follows it has all that
+    :class:`pfdl.contexts.Accuracies` has.
 
     Args:
         name: What the evaluation is called.
-        data_sha256: Hash of the test images and their labels: evaluations with the same hash can be compared.
+        data_sha256: Hash of the test images and their labels: evaluations with the same hash can be
+            compared.
         images: Number of test images.
-        average_in_training_mixture: Accuracy to expect if the groups had the training set's proportions; None if a
-            group of the training set is not among the test images.
-        by_ratio: For each test set of a dominant ratio, in ascending order; empty if there are none.
-        calibration_error: Expected calibration error: the mean distance of confidence and accuracy over 15 bins of
-            confidence, weighted by their sizes.
-        scores: Further scores by name: ``balanced_accuracy``, ``macro_f1``, ``auroc`` (if there are two classes) and
-            ``worst_group_precision``, see :class:`pfdl.contexts.Scores`.
+        average_in_training_mixture: Accuracy to expect if the groups had the training set's
+            proportions; None if a group of the training set is not among the test images.
+        by_ratio: For each test set of a dominant ratio, in ascending order; empty if there are
+            none.
+        calibration_error: Expected calibration error: the mean distance of confidence and accuracy
+            over 15 bins of confidence, weighted by their sizes.
+        scores: Further scores by name: ``balanced_accuracy``, ``macro_f1``, ``auroc`` (if there are
+            two classes) and ``worst_group_precision``, see :class:`pfdl.contexts.Scores`.
     """
 
     name: str
@@ -91,7 +96,8 @@ def evaluate(
         manifest: Which image is in which set.
         set_name: One of ``manifest.set_names``.
         name: What the evaluation is called.
-        trained_on: The split of the training, whose mixture of groups is reported on; by default ``manifest``.
+        trained_on: The split of the training, whose mixture of groups is reported on; by default
+            ``manifest``.
         device: Where to compute.
 
     Returns:
@@ -131,15 +137,21 @@ def check_classes(trained: TrainedModel, manifest: Manifest) -> None:
     unknown = [name for name in manifest.classes if name not in trained.config.classes]
     if unknown:
         raise ValueError(
-            f"the model knows the classes {', '.join(trained.config.classes)}, but the images are of "
-            f"{', '.join(manifest.classes)}; give images of the classes that it was trained on."
+            f"the model knows the classes {', '.join(trained.config.classes)}, but the images are"
+            f" of {', '.join(manifest.classes)}; give images of the classes that it was trained on."
         )
 
 
 def split_names(rows: Sequence[ManifestRow]) -> tuple[Any, Any]:
-    """Return the names of the classes and the contexts of images as arrays; None for the contexts if there are none."""
-    labels, contexts = (np.array([getattr(row, part) for row in rows]) for part in ("class_name", "context"))
-    return labels, np.where(contexts == "", NO_CONTEXT, contexts) if (contexts != "").any() else None
+    """Return the names of the classes and the contexts of images as arrays; None for the contexts
+    if there are none.
+    """
+    labels, contexts = (
+        np.array([getattr(row, part) for row in rows]) for part in ("class_name", "context")
+    )
+    return labels, (
+        np.where(contexts == "", NO_CONTEXT, contexts) if (contexts != "").any() else None
+    )
 
 
 def training_mixture(manifest: Manifest) -> dict[tuple[Any, Any], float]:
@@ -151,15 +163,17 @@ def training_mixture(manifest: Manifest) -> dict[tuple[Any, Any], float]:
 
 def hash_images(rows: Sequence[ManifestRow]) -> str:
     """Return a hash of images with their labels, whatever their file names and order."""
-    lines = sorted(f"{row.sha256} {row.class_name} {row.context} {' '.join(row.sets)}" for row in rows)
+    lines = sorted(
+        f"{row.sha256} {row.class_name} {row.context} {' '.join(row.sets)}" for row in rows
+    )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
     """Choose the images of some data to test a model on; ValueError if nothing is left.
 
-    Of the data that it was trained on, the test set of its own split; of other data its own test set or, where it has
-    none, all images that were not trained on.
+    Of the data that it was trained on, the test set of its own split; of other data its own test
+    set or, where it has none, all images that were not trained on.
     """
     own = read_manifest(trained.folder / MANIFEST)
     present = {(sample.path, sample.sha256) for sample in source.samples}
@@ -168,23 +182,31 @@ def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
 
 
 def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
-    """Write an evaluation into a run folder; a name that is taken by other images gets a part of the hash of these."""
+    """Write an evaluation into a run folder; a name that is taken by other images gets a part of
+    the hash of these.
+    """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", evaluation.name).strip("-.")[:80] or "data"
     path = folder / EVALUATIONS / f"{name}.json"
-    with suppress(OSError, KeyError, TypeError, ValueError):  # there is none, or a damaged one, which is replaced
+    with suppress(
+        OSError, KeyError, TypeError, ValueError
+    ):  # there is none, or a damaged one, which is replaced
         if read_json(path)["data_sha256"] != evaluation.data_sha256:
             path = path.with_stem(f"{name}-{evaluation.data_sha256[:8]}")
-    path.parent.mkdir(exist_ok=True)  # without parents: a run folder that was deleted is not made again
+    # Without parents: a run folder that was deleted is not made again
+    path.parent.mkdir(exist_ok=True)
     write_json(path, {**asdict(evaluation), "name": path.stem})
     return path
 
 
-def read_evaluations(folder: str | Path, problems: list[str] | None = None) -> dict[str, Evaluation]:
+def read_evaluations(
+    folder: str | Path, problems: list[str] | None = None
+) -> dict[str, Evaluation]:
     """Read all evaluations of a run. Tables may compare those of one ``data_sha256`` only.
 
     Args:
         folder: The run folder.
-        problems: Where to add a sentence for a file that cannot be used; without it such a file is an error.
+        problems: Where to add a sentence for a file that cannot be used; without it such a file is
+            an error.
 
     Returns:
         The evaluations by name, that on the run's own test images first.
@@ -207,15 +229,23 @@ def _read_evaluation(path: Path) -> Evaluation:
     """Read an evaluation; ValueError if the file is damaged, for a page shows what is in it."""
     try:
         content = read_json(path)
-        worst, *groups = (GroupAccuracy(**group) for group in (content["worst_group"], *content["groups"]))
+        worst, *groups = (
+            GroupAccuracy(**group) for group in (content["worst_group"], *content["groups"])
+        )
         found = Evaluation(**{**content, "worst_group": worst, "groups": tuple(groups)})
-        shares = [found.overall, found.calibration_error, *(group.accuracy for group in (worst, *groups))]
+        shares = [
+            found.overall,
+            found.calibration_error,
+            *(group.accuracy for group in (worst, *groups)),
+        ]
         shares += [share for share in (found.average_in_training_mixture,) if share is not None]
         for part in (found.by_label, found.by_context, found.by_ratio, found.scores):
             shares += part.values()
         words = [found.name, found.data_sha256]
         words += [word for group in (worst, *groups) for word in (group.label, group.context)]
-        if not all(0 <= share <= 1 for share in shares) or not all(isinstance(word, str) for word in words):
+        if not all(0 <= share <= 1 for share in shares) or not all(
+            isinstance(word, str) for word in words
+        ):
             raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not an evaluation: {error}.") from error
@@ -223,15 +253,22 @@ def _read_evaluation(path: Path) -> Evaluation:
 
 
 def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
-    """Return what a training logged in the epoch whose weights it kept, by the ``select`` of its config."""
+    """Return what a training logged in the epoch whose weights it kept, by the ``select`` of its
+    config.
+    """
     logged = read_frame(folder / METRICS)
-    history = [{str(name): float(value) for name, value in row.dropna().items()} for _, row in logged.iterrows()]
+    history = [
+        {str(name): float(value) for name, value in row.dropna().items()}
+        for _, row in logged.iterrows()
+    ]
     best = find_best_epoch(history, SELECTIONS.get(select, ""))
     return history[-1 if best is None else best]
 
 
 def measure_gap(folder: Path, evaluation: Evaluation) -> Gap | None:
-    """Return how far an evaluation lies below the validation accuracy that its run logged; None if it logged none."""
+    """Return how far an evaluation lies below the validation accuracy that its run logged; None if
+    it logged none.
+    """
     try:
         kept = read_kept_epoch(folder, read_run(folder).settings["training"]["select"])
         images = len(read_manifest(folder / MANIFEST).rows_of("validation"))
@@ -246,17 +283,29 @@ def describe_evaluation(evaluation: Evaluation) -> list[str]:
     mixture, scores = evaluation.average_in_training_mixture, evaluation.scores
     one_of = "group" if evaluation.by_context else "class"
     over_groups = [
-        f"Average over the {len(evaluation.groups)} groups (a class in a context), each counted equally: "
-        f"{_percent(evaluation.average_over_groups)}.",
+        (
+            f"Average over the {len(evaluation.groups)} groups (a class in a context), each counted"
+            f" equally: {_percent(evaluation.average_over_groups)}."
+        ),
         "Average in the training set's mixture of groups: "
-        + (f"{_percent(mixture)}." if mixture is not None else "not known, as the two do not have the same groups."),
+        + (
+            f"{_percent(mixture)}."
+            if mixture is not None
+            else "not known, as the two do not have the same groups."
+        ),
     ]
     return [
         f"Accuracy on all {evaluation.images} images: {_percent(evaluation.overall)}.",
         f"Worst {one_of}: {worst.name}, {_percent(worst.accuracy)} of {worst.samples} images.",
-        *(over_groups if evaluation.by_context else ()),  # the groups are the classes, which come below
+        *(
+            over_groups if evaluation.by_context else ()
+        ),  # the groups are the classes, which come below
         f"Expected calibration error: {evaluation.calibration_error:.3f}.",
-        *(f"{title.format(one_of)}: {_percent(scores[key])}." for key, title in _SCORES.items() if key in scores),
+        *(
+            f"{title.format(one_of)}: {_percent(scores[key])}."
+            for key, title in _SCORES.items()
+            if key in scores
+        ),
     ]
 
 

@@ -17,13 +17,16 @@ BATCH = 256
 
 
 class FeatureTap:
-    """Hold the input of one layer of a model, as of the model's last forward pass. Made by :func:`attach`.
+    """Hold the input of one layer of a model, as of the model's last forward pass. Made by
+    :func:`attach`.
 
-    A model with a tap can be copied and pickled; the copy's hook notes into a copy of the tap, without the features.
+    A model with a tap can be copied and pickled; the copy's hook notes into a copy of the tap,
+    without the features.
 
     Attributes:
         layer_name: Which layer is watched.
-        num_features: The width of its input if the layer has one (as ``nn.Linear`` does), else None.
+        num_features: The width of its input if the layer has one (as ``nn.Linear`` does), else
+            None.
     """
 
     def __init__(self, layer: nn.Module, layer_name: str) -> None:
@@ -42,7 +45,9 @@ class FeatureTap:
 
     @property
     def features(self) -> Tensor:
-        """U, shape (n, p), with its graph, of the last forward pass; maps of 1×1 pixels are flattened."""
+        """U, shape (n, p), with its graph, of the last forward pass; maps of 1×1 pixels are
+        flattened.
+        """
         if self._seen is None:
             raise RuntimeError(
                 f"no features yet: layer {self.layer_name!r} has not run since it was attached. "
@@ -52,8 +57,9 @@ class FeatureTap:
             return self._seen.flatten(1)
         if self._seen.ndim != 2:
             raise ValueError(
-                f"layer {self.layer_name!r} takes an input of shape {tuple(self._seen.shape)}; features are "
-                "(batch, features). Attach to a layer after pooling and flattening, with layer='its.name'."
+                f"layer {self.layer_name!r} takes an input of shape {tuple(self._seen.shape)};"
+                " features are (batch, features). Attach to a layer after pooling and flattening,"
+                " with layer='its.name'."
             )
         return self._seen
 
@@ -72,8 +78,8 @@ class FeatureTap:
 def attach(model: nn.Module, layer: str | nn.Module | None = None) -> FeatureTap:
     """Watch the features that enter the last linear layer of a classifier.
 
-    The model is not changed: a hook notes the layer's input at each forward pass. For inference use the model as
-    it is::
+    The model is not changed: a hook notes the layer's input at each forward pass. For inference use
+    the model as it is::
 
         tap = pfdl.attach(model)
         decorrelate = pfdl.PartialDecorrelation(tap.num_features)
@@ -82,20 +88,24 @@ def attach(model: nn.Module, layer: str | nn.Module | None = None) -> FeatureTap
 
     Args:
         model: Any ``nn.Module``, for instance from torchvision or timm.
-        layer: The layer whose input are the features, by name (as in ``model.named_modules()``) or the module
-            itself. By default what ``model.get_classifier()`` returns where there is such a method and it returns a
-            linear layer or a 1×1 convolution (timm), else the last ``nn.Linear``.
+        layer: The layer whose input are the features, by name (as in ``model.named_modules()``) or
+            the module itself. By default what ``model.get_classifier()`` returns where there is
+            such a method and it returns a linear layer or a 1×1 convolution (timm), else the last
+            ``nn.Linear``.
 
     Returns:
-        A :class:`FeatureTap`; read its ``features`` after a forward pass. It is also a context manager that takes
-        the hook off at the end. Layers that run more than once in a pass give their last input.
+        A :class:`FeatureTap`; read its ``features`` after a forward pass. It is also a context
+        manager that takes the hook off at the end. Layers that run more than once in a pass give
+        their last input.
 
     Raises:
         ValueError: If there is no such layer.
 
     Example:
         >>> import torch, pfdl
-        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+        >>> model = torch.nn.Sequential(
+        ...     torch.nn.Linear(8, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)
+        ... )
         >>> tap = pfdl.attach(model)
         >>> logits = model(torch.ones(2, 8))
         >>> tap.layer_name, tap.num_features, tap.features.shape
@@ -111,19 +121,23 @@ def attach(model: nn.Module, layer: str | nn.Module | None = None) -> FeatureTap
         wanted = classifier if fits else next(reversed(linear.values()), None)  # type: ignore[assignment]
         if wanted is None:
             raise ValueError(
-                f"{type(model).__name__} has no linear layer whose input could be the features; "
-                "name the layer that takes them, attach(model, layer='its.name'), or choose another backbone."
+                f"{type(model).__name__} has no linear layer whose input could be the features;"
+                " name the layer that takes them, attach(model, layer='its.name'), or choose"
+                " another backbone."
             )
     if isinstance(wanted, str):
         if wanted not in modules:
             raise ValueError(
-                f"{type(model).__name__} has no layer {wanted!r}; its linear layers are: {', '.join(linear) or 'none'}."
+                f"{type(model).__name__} has no layer {wanted!r}; its linear layers are:"
+                f" {', '.join(linear) or 'none'}."
             )
         return FeatureTap(modules[wanted], wanted)
     for name, module in modules.items():
         if module is wanted:
             return FeatureTap(module, name)
-    raise ValueError(f"the {type(wanted).__name__} given as layer is not a part of this {type(model).__name__}.")
+    raise ValueError(
+        f"the {type(wanted).__name__} given as layer is not a part of this {type(model).__name__}."
+    )
 
 
 def _is_pointwise(layer: object) -> bool:
@@ -131,7 +145,9 @@ def _is_pointwise(layer: object) -> bool:
     return isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1)
 
 
-def embed(model: nn.Module, images: Tensor, *, device: str | torch.device = "cpu", batch_size: int = BATCH) -> Tensor:
+def embed(
+    model: nn.Module, images: Tensor, *, device: str | torch.device = "cpu", batch_size: int = BATCH
+) -> Tensor:
     """Return the features of images.
 
     Args:
@@ -160,10 +176,16 @@ def run_model(
     batch_size: int = BATCH,
     with_features: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return the logits of images, or of a dataset whose items begin with them, and the features if they are wanted."""
+    """Return the logits of images, or of a dataset whose items begin with them, and the features if
+    they are wanted.
+    """
     modes = {part: part.training for part in model.modules()}
     model.to(device).eval()
-    batches: Any = DataLoader(images, batch_size) if isinstance(images, Dataset) else torch.split(images, batch_size)
+    batches: Any = (
+        DataLoader(images, batch_size)
+        if isinstance(images, Dataset)
+        else torch.split(images, batch_size)
+    )
     logits, features = [], []
     try:
         with attach(model) if with_features else nullcontext() as tap:

@@ -1,4 +1,6 @@
-"""The processes of a training: one per device, started here, by torchrun or by srun, and connected."""
+"""The processes of a training: one per device, started here, by torchrun or by srun, and
+connected.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,23 @@ from pfdl.vision.config import PRECISIONS
 TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
 
 
-def make_fabric(device: str, devices: int | None = 1, strategy: str = "auto", *, precision: str = "32") -> Fabric:
-    """Return Lightning Fabric for a training, with its processes connected; ValueError if they cannot be.
+def make_fabric(
+    device: str, devices: int | None = 1, strategy: str = "auto", *, precision: str = "32"
+) -> Fabric:
+    """Return Lightning Fabric for a training, with its processes connected; ValueError if they
+    cannot be.
 
-    The arguments are those of :func:`pfdl.vision.train`; the device may also be one GPU, such as ``"cuda:1"``. Unless a
-    launcher has started them, or they are connected already, the other processes are started: they run the command of
-    this one from its beginning to this call.
+    The arguments are those of :func:`pfdl.vision.train`; the device may also be one GPU, such as
+    ``"cuda:1"``. Unless a launcher has started them, or they are connected already, the other
+    processes are started: they run the command of this one from its beginning to this call.
     """
     kind, _, number = device.partition(":")
     launcher, per_node, on_nodes = choose_devices(kind, devices, strategy)
     processes = per_node * on_nodes
     if world_size() > 1 and world_size() != processes:
         raise ValueError(
-            f"{world_size()} processes are connected already, and {processes} would train; give as many devices."
+            f"{world_size()} processes are connected already, and {processes} would train; give as"
+            " many devices."
         )
     sharing: Strategy | str = "auto" if processes == 1 else "ddp"
     if strategy == "fsdp":
@@ -49,7 +55,8 @@ def make_fabric(device: str, devices: int | None = 1, strategy: str = "auto", *,
             data_parallel_size=processes,
             tensor_parallel_size=1,
         )
-    environment: ClusterEnvironment = LightningEnvironment()  # else one process in a Slurm job is taken for one of many
+    # Else one process in a Slurm job is taken for one of many
+    environment: ClusterEnvironment = LightningEnvironment()
     if launcher == TORCHRUN:
         environment = TorchElasticEnvironment()
     elif launcher == SRUN:
@@ -74,12 +81,16 @@ def make_fabric(device: str, devices: int | None = 1, strategy: str = "auto", *,
 
 
 def shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Let each process keep a part of the weights, of their gradients and of the optimiser's state, in place (FSDP).
+    """Let each process keep a part of the weights, of their gradients and of the optimiser's state,
+    in place (FSDP).
 
-    The objective stays whole in every process: it is small beside the backbone, and g has an optimiser of its own.
+    The objective stays whole in every process: it is small beside the backbone, and g has an
+    optimiser of its own.
     """
     for block in backbone.children():
-        if isinstance(block, nn.Sequential):  # such blocks are called as a whole, so they can be gathered one by one
+        if isinstance(
+            block, nn.Sequential
+        ):  # such blocks are called as a whole, so they can be gathered one by one
             fully_shard(block, mesh=mesh)
     fully_shard(backbone, mesh=mesh)
     return backbone
@@ -87,7 +98,9 @@ def shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the tips of Lightning, and its warning of a command srun that this process does not need."""
+    """Silence the tips of Lightning, and its warning of a command srun that this process does not
+    need.
+    """
     logger = logging.getLogger("lightning.fabric")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -99,8 +112,11 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def choose_devices(device: str, devices: int | None = None, strategy: str = "auto") -> tuple[str, int, int]:
-    """Return who starts the processes that train together, how many on each node, and the number of nodes.
+def choose_devices(
+    device: str, devices: int | None = None, strategy: str = "auto"
+) -> tuple[str, int, int]:
+    """Return who starts the processes that train together, how many on each node, and the number of
+    nodes.
 
     Raises:
         ValueError: If the arguments, those of :func:`pfdl.vision.train`, do not fit together.
@@ -114,30 +130,39 @@ def choose_devices(device: str, devices: int | None = None, strategy: str = "aut
         launcher, per_node, on_nodes = _launched() or (launcher, per_node, on_nodes)
     if devices not in (None, per_node):
         raise ValueError(
-            f"devices is {devices}, but {launcher} started {per_node}; give --devices {per_node} or leave it out."
+            f"devices is {devices}, but {launcher} started {per_node}; give --devices {per_node} or"
+            " leave it out."
         )
     if per_node * on_nodes == 1 and strategy == "fsdp":
-        raise ValueError("strategy is 'fsdp', which shares a model among several devices, and there is one; give more.")
+        raise ValueError(
+            "strategy is 'fsdp', which shares a model among several devices, and there is one; give"
+            " more."
+        )
     gpus = torch.cuda.device_count()
     if per_node > gpus and (device == "cuda" or (device == "auto" and gpus > 0)):
         raise ValueError(
-            f"{per_node} processes on this machine need as many GPUs, and each sees {gpus}; give fewer devices, or let "
-            "each process see all GPUs (srun --gpu-bind=none)."
+            f"{per_node} processes on this machine need as many GPUs, and each sees {gpus}; give"
+            " fewer devices, or let each process see all GPUs (srun --gpu-bind=none)."
         )
     return launcher, per_node, on_nodes
 
 
 def _launched() -> tuple[str, int, int] | None:
-    """Return which launcher started this process, the processes per node and the nodes; None without a launcher."""
+    """Return which launcher started this process, the processes per node and the nodes; None
+    without a launcher.
+    """
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         processes = int(os.environ["WORLD_SIZE"])
         per_node = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
         return TORCHRUN, per_node, processes // per_node
-    # Of the step, not of the job: a command in a batch script without srun is one process, whatever the job has.
+    # Of the step, not of the job: a command in a batch script without srun is one process, whatever
+    # the job has.
     processes = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
     if processes == 1 or "SLURM_PROCID" not in os.environ:
         return None
     on_nodes = int(os.environ.get("SLURM_STEP_NUM_NODES", 1))
     if processes % on_nodes:
-        raise ValueError(f"srun started {processes} tasks on {on_nodes} nodes; give each node as many.")
+        raise ValueError(
+            f"srun started {processes} tasks on {on_nodes} nodes; give each node as many."
+        )
     return SRUN, processes // on_nodes, on_nodes

@@ -1,4 +1,6 @@
-"""Batches whose order follows from the seed and the epoch alone, and which can begin in the middle of an epoch."""
+"""Batches whose order follows from the seed and the epoch alone, and which can begin in the middle
+of an epoch.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,18 @@ SEED_STRIDE = 1_000_003
 
 
 class EpochSampler(Sampler[int]):
-    """Sample the indices of an epoch as a config asks for, in an order that only the seed and the epoch decide.
+    """Sample the indices of an epoch as a config asks for, in an order that only the seed and the
+    epoch decide.
 
-    What does not fill a last step is left for another epoch. Each of several processes gets as many indices: where they
-    do not come out even, the first ones come once more.
+    What does not fill a last step is left for another epoch. Each of several processes gets as many
+    indices: where they do not come out even, the first ones come once more.
 
     Args:
         config: Says the sampler, the batch size and the seed.
         labels: The classes of all samples, shape (n,).
         contexts: Their contexts, shape (n,).
-        draws: How often the sampler ``"shuffle"`` draws each sample relative to the others, shape (n,); by default each
-            comes once an epoch.
+        draws: How often the sampler ``"shuffle"`` draws each sample relative to the others, shape
+            (n,); by default each comes once an epoch.
         processes: Number of training processes.
         rank: Which of them this is.
 
@@ -53,10 +56,16 @@ class EpochSampler(Sampler[int]):
         self.draws = draws if config.sampler == "shuffle" else None
         self._balanced: ContextSampler | None = None  # with one context there is nothing to balance
         if config.sampler == "groups" and has_several(contexts):
-            self._balanced = ContextSampler(labels, contexts, power=config.sampler_power, seed=config.seed)
-        elif config.sampler == "classes" and has_several(labels):  # classes take the place of contexts
+            self._balanced = ContextSampler(
+                labels, contexts, power=config.sampler_power, seed=config.seed
+            )
+        elif config.sampler == "classes" and has_several(
+            labels
+        ):  # classes take the place of contexts
             one = torch.zeros_like(labels)
-            self._balanced = ContextSampler(one, labels, power=config.sampler_power, seed=config.seed)
+            self._balanced = ContextSampler(
+                one, labels, power=config.sampler_power, seed=config.seed
+            )
 
     def __len__(self) -> int:
         return self.num_samples
@@ -68,13 +77,16 @@ class EpochSampler(Sampler[int]):
             return list(self._balanced)
         generator = torch.Generator().manual_seed(self.seed * SEED_STRIDE + self.epoch)
         if self.draws is not None:
-            return torch.multinomial(self.draws, self.size, replacement=True, generator=generator).tolist()
+            return torch.multinomial(
+                self.draws, self.size, replacement=True, generator=generator
+            ).tolist()
         return torch.randperm(self.size, generator=generator).tolist()
 
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""
         drawn = self.draw()
-        # The processes take turns, so that their batches together are the batch that one process would have.
+        # The processes take turns, so that their batches together are the batch that one process
+        # would have.
         mine = range(self.rank, self.num_samples * self.processes, self.processes)
         return iter([drawn[index % len(drawn)] for index in mine][self.skipped :])
 
@@ -89,13 +101,19 @@ class EpochLoader(DataLoader[Any]):
         **settings: Of ``torch.utils.data.DataLoader``.
     """
 
-    def __init__(self, dataset: Dataset[Any], batch_size: int, *, sampler: EpochSampler, **settings: Any) -> None:
+    def __init__(
+        self, dataset: Dataset[Any], batch_size: int, *, sampler: EpochSampler, **settings: Any
+    ) -> None:
         # A generator of its own, so that loading draws nothing from the chance of training.
-        super().__init__(dataset, batch_size, sampler=sampler, generator=torch.Generator(), **settings)
+        super().__init__(
+            dataset, batch_size, sampler=sampler, generator=torch.Generator(), **settings
+        )
         self.order = sampler
 
     def read(self, epoch: int, first: int = 0) -> Iterator[Any]:
-        """Yield the batches of an epoch, from its batch ``first`` on; nothing is loaded for those before."""
+        """Yield the batches of an epoch, from its batch ``first`` on; nothing is loaded for those
+        before.
+        """
         self.order.epoch = epoch
         self.order.skipped = first * (self.batch_size or 1)
         return iter(self)

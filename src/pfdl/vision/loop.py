@@ -1,4 +1,6 @@
-"""The loop of every training: epochs of steps, on one device or several, with or without a run folder."""
+"""The loop of every training: epochs of steps, on one device or several, with or without a run
+folder.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,16 @@ from pfdl.vision.metrics import judge, validation_metrics
 class Loop:
     """Train a classifier, epoch by epoch.
 
-    What a step draws at random follows from the seed, the epoch and the step alone. So a training that resumes draws
-    what it would have drawn, and trainings of one seed share augmentation whatever their objectives draw.
+    What a step draws at random follows from the seed, the epoch and the step alone. So a training
+    that resumes draws what it would have drawn, and trainings of one seed share augmentation
+    whatever their objectives draw.
 
     Args:
         model: What is trained, in place; its config says how.
-        batches: What it is trained on: images, labels, contexts and, where the objective needs them, indices.
-        fabric: Where it is trained: the device, the precision, and the processes that train together.
+        batches: What it is trained on: images, labels, contexts and, where the objective needs
+            them, indices.
+        fabric: Where it is trained: the device, the precision, and the processes that train
+            together.
 
     Attributes:
         optimizer: The optimiser of the backbone.
@@ -37,7 +42,9 @@ class Loop:
         step: The number of its steps that are done.
     """
 
-    def __init__(self, model: Classifier, batches: EpochLoader | TensorBatches, fabric: Fabric) -> None:
+    def __init__(
+        self, model: Classifier, batches: EpochLoader | TensorBatches, fabric: Fabric
+    ) -> None:
         self.model = model.to(fabric.device)
         self.batches = batches
         self.fabric = fabric
@@ -60,7 +67,9 @@ class Loop:
         return self.epoch * steps + self.step, self.model.config.epochs * steps
 
     def train_epoch(self) -> Iterator[None]:
-        """Train the rest of the epoch in work; pause after each step, so that the caller can save or show something."""
+        """Train the rest of the epoch in work; pause after each step, so that the caller can save
+        or show something.
+        """
         if self.step == 0 and "indices" in self.model.objective.weighting.needs:
             self._fit_weighting()
         self.model.train()
@@ -71,7 +80,9 @@ class Loop:
         seeds = np.random.SeedSequence(place).generate_state(len(self.batches)).tolist()
         for batch in self.batches.read(self.epoch, self.step):
             self._seed(seeds[self.step])
-            loss = self.model.loss_of([part.to(self.fabric.device, non_blocking=True) for part in batch], self.network)
+            loss = self.model.loss_of(
+                [part.to(self.fabric.device, non_blocking=True) for part in batch], self.network
+            )
             if loss is not None:
                 self.optimizer.zero_grad()
                 self.fabric.backward(loss)
@@ -81,7 +92,9 @@ class Loop:
 
     @torch.no_grad()
     def _fit_weighting(self) -> None:
-        """Show a weighting of the whole training set, such as DWR, the features of all its samples."""
+        """Show a weighting of the whole training set, such as DWR, the features of all its
+        samples.
+        """
         self.model.eval()
         features = []
         for images, *_ in self.batches.all_samples():
@@ -92,7 +105,8 @@ class Loop:
             self.model.objective.weighting.fit(torch.cat(features))
 
     def _seed(self, number: int) -> None:
-        torch.default_generator.manual_seed(number)  # torch.manual_seed visits every kind of device: 0.3 ms a step
+        # torch.manual_seed visits every kind of device: 0.3 ms a step
+        torch.default_generator.manual_seed(number)
         if self.fabric.device.type == "cuda":
             torch.cuda.manual_seed(number)
 
@@ -107,7 +121,9 @@ class Loop:
         self.model.eval()
         judged = []
         for batch in loader:
-            images, labels, contexts = (part.to(self.fabric.device, non_blocking=True) for part in batch[:3])
+            images, labels, contexts = (
+                part.to(self.fabric.device, non_blocking=True) for part in batch[:3]
+            )
             with self.fabric.autocast():
                 judged.append(judge(self.model(images), labels, contexts))
         return validation_metrics(torch.cat(judged, 1), len(loader.dataset))  # type: ignore[arg-type]
@@ -131,14 +147,16 @@ def fit(
 ) -> dict[str, float]:
     """Train a classifier on images in memory, without a run folder; the last epoch counts.
 
-    For many small trainings side by side on one device: all images lie there, and a training starts in a tenth of a
-    second. :func:`pfdl.vision.train` reads images from disk, keeps a run folder and resumes.
+    For many small trainings side by side on one device: all images lie there, and a training starts
+    in a tenth of a second. :func:`pfdl.vision.train` reads images from disk, keeps a run folder and
+    resumes.
 
     Args:
         model: What is trained, in place; its config says how.
         images: Bytes or normalised, shape (n, 3, h, w); or what else the backbone takes.
         labels: The classes, shape (n,).
-        contexts: What the objective and the sampler may know of the context of each image, shape (n,).
+        contexts: What the objective and the sampler may know of the context of each image, shape
+            (n,).
         device: Where to train.
         after_epoch: Called with the number of epochs that are done and the means of the last one.
 
@@ -146,12 +164,15 @@ def fit(
         The means of the last epoch: loss, accuracy and what the objective reports.
 
     Raises:
-        ValueError: If the objective or the sampler needs contexts that are not there, or a batch cannot be used.
+        ValueError: If the objective or the sampler needs contexts that are not there, or a batch
+            cannot be used.
 
     Example:
         >>> from pfdl.vision import Classifier, TrainingConfig
         >>> images, labels = torch.randint(256, (32, 3, 8, 8)).byte(), torch.arange(32) % 2
-        >>> model = Classifier(TrainingConfig("mlp", "erm", image_size=8, epochs=2, batch_size=8), num_classes=2)
+        >>> model = Classifier(
+        ...     TrainingConfig("mlp", "erm", image_size=8, epochs=2, batch_size=8), num_classes=2
+        ... )
         >>> sorted(fit(model, images, labels))
         ['effective_sample_size', 'effective_share', 'train_accuracy', 'train_loss']
     """

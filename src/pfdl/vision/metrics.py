@@ -1,4 +1,6 @@
-"""What a training logs: means over the batches of an epoch, and accuracies on the validation images."""
+"""What a training logs: means over the batches of an epoch, and accuracies on the validation
+images.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from pfdl.vision.config import ACCURACY, GROUP_AVERAGE, WORST_CLASS, WORST_GROUP
 
 
 class RunningMeans:
-    """Keep the mean of each named number over the samples seen so far; its state can be saved in between.
+    """Keep the mean of each named number over the samples seen so far; its state can be saved in
+    between.
 
     Example:
         >>> import torch
@@ -38,11 +41,16 @@ class RunningMeans:
                 self._sums[name] = self._sums.get(name, torch.zeros(())).to(mean.device)
             self._samples[name] = self._samples.get(name, 0) + samples
         if means:
-            torch._foreach_add_([self._sums[name] for name in values], means, alpha=samples)  # one kernel on a GPU
+            # One kernel on a GPU
+            torch._foreach_add_([self._sums[name] for name in values], means, alpha=samples)
 
     def compute(self) -> dict[str, float]:
-        """Return the means; of several processes that have as many samples, those over all of them."""
-        everyone = gather_objects({name: float(total) / self._samples[name] for name, total in self._sums.items()})
+        """Return the means; of several processes that have as many samples, those over all of
+        them.
+        """
+        everyone = gather_objects(
+            {name: float(total) / self._samples[name] for name, total in self._sums.items()}
+        )
         return {name: sum(means[name] for means in everyone) / len(everyone) for name in self._sums}
 
     def reset(self) -> None:
@@ -52,7 +60,8 @@ class RunningMeans:
     def state_dict(self) -> dict[str, Any]:
         """Return sums and numbers of samples, of tensors and plain values."""
         return {
-            name: {"sum": total.cpu().clone(), "samples": self._samples[name]} for name, total in self._sums.items()
+            name: {"sum": total.cpu().clone(), "samples": self._samples[name]}
+            for name, total in self._sums.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -62,9 +71,18 @@ class RunningMeans:
             ValueError: If it is something else; nothing changes then.
         """
         for name, entry in state.items():
-            total, count = (entry.get(key) if isinstance(entry, Mapping) else None for key in ("sum", "samples"))
-            if not isinstance(total, Tensor) or total.shape != () or type(count) is not int or count < 1:
-                raise ValueError(f"the running mean of {name!r} is not a sum and a number of samples.")
+            total, count = (
+                entry.get(key) if isinstance(entry, Mapping) else None for key in ("sum", "samples")
+            )
+            if (
+                not isinstance(total, Tensor)
+                or total.shape != ()
+                or type(count) is not int
+                or count < 1
+            ):
+                raise ValueError(
+                    f"the running mean of {name!r} is not a sum and a number of samples."
+                )
         self._sums = {name: entry["sum"].detach().float().clone() for name, entry in state.items()}
         self._samples = {name: entry["samples"] for name, entry in state.items()}
 
@@ -76,13 +94,15 @@ def judge(logits: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:
 
 
 def validation_metrics(judged: Tensor, images: int) -> dict[str, float]:
-    """Return plain loss and accuracies on the validation images of all processes, whatever the objective.
+    """Return plain loss and accuracies on the validation images of all processes, whatever the
+    objective.
 
     Accuracy of the worst group and the average over groups are there where all contexts are known.
 
     Args:
-        judged: What :func:`judge` returns of the images of this process, contexts of −1 being unknown. The images are
-            given to the processes in turns, and the first ones again to give all as many.
+        judged: What :func:`judge` returns of the images of this process, contexts of −1 being
+            unknown. The images are given to the processes in turns, and the first ones again to
+            give all as many.
         images: How many there are.
     """
     judged = torch.stack(gather_objects(judged.cpu()), -1).flatten(-2)[:, :images]
@@ -94,5 +114,8 @@ def validation_metrics(judged: Tensor, images: int) -> dict[str, float]:
     }
     if bool((contexts >= 0).all()):
         groups = group_accuracy(predictions, labels, contexts)
-        found |= {WORST_GROUP: groups.worst_group.accuracy, GROUP_AVERAGE: groups.average_over_groups}
+        found |= {
+            WORST_GROUP: groups.worst_group.accuracy,
+            GROUP_AVERAGE: groups.average_over_groups,
+        }
     return found

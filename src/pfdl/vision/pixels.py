@@ -11,7 +11,9 @@ STD = (0.229, 0.224, 0.225)
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Scale bytes, shape (n, 3, h, w), to about mean 0 and deviation 1; other dtypes count as scaled already."""
+    """Scale bytes, shape (n, 3, h, w), to about mean 0 and deviation 1; other dtypes count as
+    scaled already.
+    """
     if images.dtype != torch.uint8:
         return images
     mean, std = _send(torch.tensor([MEAN, STD]), images.device).view(2, 3, 1, 1)
@@ -19,7 +21,8 @@ def normalise(images: Tensor) -> Tensor:
 
 
 def mirror_and_shift(images: Tensor) -> Tensor:
-    """Mirror half of the images and shift each by up to an eighth of its size; what is missing is reflected.
+    """Mirror half of the images and shift each by up to an eighth of its size; what is missing is
+    reflected.
 
     Args:
         images: Shape (n, channels, h, w).
@@ -30,18 +33,28 @@ def mirror_and_shift(images: Tensor) -> Tensor:
     count, channels, height, width = images.shape
     rows, columns = (_shifted(count, size) for size in (height, width))
     columns = torch.where(torch.rand(count, 1) < 0.5, columns.flip(1), columns)
-    rows, columns = torch.split(_send(torch.cat([rows, columns], 1), images.device), [height, width], 1)
+    rows, columns = torch.split(
+        _send(torch.cat([rows, columns], 1), images.device), [height, width], 1
+    )
     pixels = (rows[:, None, :, None] * width + columns[:, None, None, :]).flatten(2)
     return images.flatten(2).gather(2, pixels.expand(-1, channels, -1)).view_as(images)
 
 
 def _shifted(count: int, size: int) -> Tensor:
-    """Return for each of ``count`` images the positions 0 to size − 1 after a shift, folded back at both ends."""
+    """Return for each of ``count`` images the positions 0 to size − 1 after a shift, folded back at
+    both ends.
+    """
     reach = size // 8
     positions = torch.arange(size) + torch.randint(-reach, reach + 1, (count, 1))
     return (size - 1) - ((size - 1) - positions.abs()).abs()
 
 
 def _send(numbers: Tensor, device: torch.device) -> Tensor:
-    """Copy a few numbers to a device; nothing waits for a GPU, which may still be at work on the step before."""
-    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
+    """Copy a few numbers to a device; nothing waits for a GPU, which may still be at work on the
+    step before.
+    """
+    return (
+        numbers.pin_memory().to(device, non_blocking=True)
+        if device.type == "cuda"
+        else numbers.to(device)
+    )

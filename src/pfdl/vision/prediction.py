@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_choice
-from pfdl.data.images import BadImage, BadImageError, decoded, list_paths_below, path_inside, read_bytes, to_tensor
+from pfdl.data.images import (
+    BadImage,
+    BadImageError,
+    decoded,
+    list_paths_below,
+    path_inside,
+    read_bytes,
+    to_tensor,
+)
 from pfdl.data.opening import open_images
 from pfdl.data.sources import ON_BAD_IMAGE, REMEDY, describe_bad_images
 from pfdl.data.tables import is_table, list_paths
@@ -35,17 +43,21 @@ def predict(
 
     Args:
         trained: The model.
-        images: A file, a folder in which all files are classified, those in folders within it too, or a table with a
-            line per image; or a list of these. In Python also a dataset, or what else
-            :func:`pfdl.data.open_images` opens.
-        path_column: Column of a table that has the path of the image; by default one of the usual names.
-        image_root: Folder that the paths of a table are relative to; by default as :func:`pfdl.data.open_images` says.
-        on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it out; for files alone.
+        images: A file, a folder in which all files are classified, those in folders within it too,
+            or a table with a line per image; or a list of these. In Python also a dataset, or what
+            else :func:`pfdl.data.open_images` opens.
+        path_column: Column of a table that has the path of the image; by default one of the usual
+            names.
+        image_root: Folder that the paths of a table are relative to; by default as
+            :func:`pfdl.data.open_images` says.
+        on_bad_image: ``"error"`` to refuse if a file is no usable image, ``"skip"`` to leave it
+            out; for files alone.
         device: Where to compute.
 
     Returns:
-        A line for each image, however often it is given, with the columns path, prediction, confidence and one for the
-        probability of each class; and the files that could not be read, with the reasons.
+        A line for each image, however often it is given, with the columns path, prediction,
+        confidence and one for the probability of each class; and the files that could not be read,
+        with the reasons.
 
     Raises:
         FileNotFoundError: If there is no such file or folder.
@@ -57,11 +69,18 @@ def predict(
     bad: list[BadImage] = []
     reads: dict[str, Callable[[], Tensor]]
     if isinstance(places, Sequence) and all(isinstance(place, (str, Path)) for place in places):
-        found = [one for place in places for one in _find_files(Path(place), path_column, image_root, bad)]
+        found = [
+            one
+            for place in places
+            for one in _find_files(Path(place), path_column, image_root, bad)
+        ]
         reads = {name: partial(_read, find, size) for name, find in found}
     else:
         source = open_images(images)
-        reads = {sample.path: partial(source.load, sample.path, size, sample.sha256) for sample in source.samples}
+        reads = {
+            sample.path: partial(source.load, sample.path, size, sample.sha256)
+            for sample in source.samples
+        }
     names = list(reads)
     paths: list[str] = []
     probabilities: list[Tensor] = []
@@ -79,10 +98,17 @@ def predict(
     if bad and (on_bad_image == "error" or not paths):
         raise ValueError(describe_bad_images("what is given", bad, REMEDY))
     if not paths:
-        raise ValueError(f"there is no image in {', '.join(map(str, places))}; give image files or folders of them.")
+        raise ValueError(
+            f"there is no image in {', '.join(map(str, places))}; give image files or folders of"
+            " them."
+        )
     shares, classes = torch.cat(probabilities), trained.config.classes
     confidence, answers = shares.max(1)
-    words = {"path": paths, "prediction": [classes[number] for number in answers.tolist()], "confidence": confidence}
+    words = {
+        "path": paths,
+        "prediction": [classes[number] for number in answers.tolist()],
+        "confidence": confidence,
+    }
     by_class = {f"probability of {name}": shares[:, number] for number, name in enumerate(classes)}
     return pd.DataFrame({**words, **by_class}), bad
 
@@ -90,7 +116,9 @@ def predict(
 def _find_files(
     place: Path, path_column: str | None, image_root: str | Path | None, bad: list[BadImage]
 ) -> Iterator[tuple[str, Callable[[], Path]]]:
-    """Yield the name of every image file and a function that returns its path; no link leads out of a folder."""
+    """Yield the name of every image file and a function that returns its path; no link leads out of
+    a folder.
+    """
     if is_table(place) and place.is_file():
         for path in list_paths(place, path_column, image_root):
             yield str(path), partial(Path, path)
@@ -102,7 +130,9 @@ def _find_files(
             yield str(place / name), partial(path_inside, place.resolve(), name)
         bad += [BadImage(str(place / one.path), one.reason) for one in below]
     else:
-        raise FileNotFoundError(f"there is no file or folder {place}; name images, or a folder of them.")
+        raise FileNotFoundError(
+            f"there is no file or folder {place}; name images, or a folder of them."
+        )
 
 
 def _read(find: Callable[[], Path], size: int) -> Tensor:

@@ -36,18 +36,20 @@ def refit(
     device: str = "cpu",
     seed: int = 0,
 ) -> tuple[Readout, str]:
-    """Refit the last layer of a trained network so that all groups count equally, and write it as a run of its own.
+    """Refit the last layer of a trained network so that all groups count equally, and write it as a
+    run of its own.
 
     The layer is fitted on the validation images, which the network was not trained on; see
-    :func:`pfdl.contexts.refit_readout`. The network stays as it is up to this layer. No test image is read.
+    :func:`pfdl.contexts.refit_readout`. The network stays as it is up to this layer. No test image
+    is read.
 
     Args:
         trained: The network.
         source: Where its images come from.
         manifest: The split it was trained with.
         folder: The new run folder, which :func:`pfdl.vision.load_model` reads as any other.
-        contexts: ``"known"``, those of the data, or ``"inferred"``, what :func:`pfdl.contexts.find_contexts` finds in
-            the training and validation images.
+        contexts: ``"known"``, those of the data, or ``"inferred"``, what
+            :func:`pfdl.contexts.find_contexts` finds in the training and validation images.
         device: Where to compute.
         seed: Seed of what is drawn, and of inferring contexts.
 
@@ -55,15 +57,20 @@ def refit(
         The layer; and a sentence on which contexts were balanced, and why they are believed.
 
     Raises:
-        ValueError: If there are no validation images, they have no contexts or none are found, or groups are too small.
+        ValueError: If there are no validation images, they have no contexts or none are found, or
+            groups are too small.
         OSError: If the folder cannot be written to.
     """
     check_choice("contexts", contexts, ("known", "inferred"))
     if "validation" not in manifest.set_names:
-        raise ValueError("the run held no validation images out, and these are what the layer is refitted on.")
+        raise ValueError(
+            "the run held no validation images out, and these are what the layer is refitted on."
+        )
     held = {sample.path for sample in source.samples}
     if absent := [row.path for row in manifest.rows_of("validation") if row.path not in held]:
-        raise ValueError(f"the data is not what the run was trained on: {absent[0]!r} is not in it.")
+        raise ValueError(
+            f"the data is not what the run was trained on: {absent[0]!r} is not in it."
+        )
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
     size, known = trained.config.image_size, contexts == "known"
@@ -73,20 +80,31 @@ def refit(
         numbers = torch.from_numpy(inferred.contexts[-len(images) :]).long()
         sentence = inferred.sentence
     else:
-        names, numbers = torch.unique(images.contexts, return_inverse=True)  # other sets may have others
+        # Other sets may have others
+        names, numbers = torch.unique(images.contexts, return_inverse=True)
         sentence = f"The {len(names)} contexts are those of the data."
         if len(names) < 2:
-            raise ValueError("the validation images have no contexts; let them be inferred: --contexts inferred.")
+            raise ValueError(
+                "the validation images have no contexts; let them be inferred: --contexts inferred."
+            )
     _, features = run_model(trained.model, images, device=device, with_features=True)
-    readout = refit_readout(features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed)
+    readout = refit_readout(
+        features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed
+    )
     settings: dict[str, Any] = {
         **read_run(trained.folder).settings,
-        "refit": {"of": hash_bytes((trained.folder / WEIGHTS).read_bytes()), "contexts": contexts, "seed": seed},
+        "refit": {
+            "of": hash_bytes((trained.folder / WEIGHTS).read_bytes()),
+            "contexts": contexts,
+            "seed": seed,
+        },
     }
     with claim(folder, "training", settings):
         manifest.save(folder / MANIFEST)
         save_tensors(folder / WEIGHTS, with_readout(trained.model, readout).state_dict())
-        told = {name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)}
+        told = {
+            name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)
+        }
         write_json(folder / REFIT, {**told, "sentence": sentence})
         if inferred:
             write_json(folder / WHY_CONTEXTS, inferred.to_dict())
@@ -100,7 +118,9 @@ def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
         layer = changed.get_submodule(tap.layer_name)
     weight, bias = layer.weight, getattr(layer, "bias", None)
     if not isinstance(weight, Tensor) or not isinstance(bias, Tensor):
-        raise ValueError(f"the last layer {tap.layer_name!r} has no weight and bias to be refitted.")
+        raise ValueError(
+            f"the last layer {tap.layer_name!r} has no weight and bias to be refitted."
+        )
     with torch.no_grad():
         weight.copy_(readout.weight.reshape(weight.shape))
         bias.copy_(readout.bias)
@@ -110,13 +130,20 @@ def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
 def _infer_contexts(
     source: ContextSource, manifest: Manifest, validation: ContextImages, size: int, seed: int
 ) -> InferredContexts:
-    """Infer the contexts of the training and the validation images, in this order; ValueError if there is one only."""
+    """Infer the contexts of the training and the validation images, in this order; ValueError if
+    there is one only.
+    """
     train = ContextImages(source, manifest, "train", size=size)
     labels = torch.cat([train.labels, validation.labels])
     found = find_contexts(ConcatDataset([train, validation]), labels, seed=seed)
     if found.number < 2:
-        remedy = "if you know them, arrange the images as class/context/image and give --contexts known."
+        remedy = (
+            "if you know them, arrange the images as class/context/image and give --contexts known."
+        )
         if manifest.has_contexts:
             remedy = "the data has contexts of its own, which --contexts known uses."
-        raise ValueError(f"there is nothing to balance, so nothing was refitted. {found.sentence} To go on: {remedy}")
+        raise ValueError(
+            f"there is nothing to balance, so nothing was refitted. {found.sentence} To go on:"
+            f" {remedy}"
+        )
     return found

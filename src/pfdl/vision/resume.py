@@ -1,4 +1,6 @@
-"""Keep a training on disk, so that it survives Ctrl-C, a full disk and kill -9 and resumes to the very same weights."""
+"""Keep a training on disk, so that it survives Ctrl-C, a full disk and kill -9 and resumes to the
+very same weights.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from pfdl.vision.loop import Loop
 
 STATE = "resume.safetensors"
 SAVE_EVERY = 30.0
-"""Seconds. A kill costs at most so much; state and weights, hundreds of megabytes, would cost more in short epochs."""
+"""Seconds. A kill costs at most so much; state and weights, hundreds of megabytes, would cost more
+in short epochs.
+"""
 
 
 class TrainingStoppedError(KeyboardInterrupt):
@@ -37,7 +41,9 @@ class TrainingStoppedError(KeyboardInterrupt):
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and SIGTERM set inside the block; a second signal has its usual effect."""
+    """Yield an event that Ctrl-C and SIGTERM set inside the block; a second signal has its usual
+    effect.
+    """
     asked = threading.Event()
     previous: dict[signal.Signals, Any] = {}
 
@@ -61,7 +67,8 @@ def stop_signals() -> Iterator[threading.Event]:
 def read_state(folder: Path) -> dict[str, Any] | None:
     """Read the state that a training was saved in, None if there is none.
 
-    A damaged one is set aside; so is one whose best weights are damaged, because it cannot lead to them again.
+    A damaged one is set aside; so is one whose best weights are damaged, because it cannot lead to
+    them again.
     """
     path, weights = folder / STATE, folder / WEIGHTS
     if not path.exists():
@@ -72,8 +79,14 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         parts = {"finished", "history"}
         if state.get("finished") is not True:
             parts |= {"epoch", "batch", "means", "module", "optimizer"}
-        if not parts <= set(state) or not isinstance(state["finished"], bool) or not _is_history(state["history"]):
-            raise ValueError(f"{path} is not a whole training state (a part is missing or of another kind).")
+        if (
+            not parts <= set(state)
+            or not isinstance(state["finished"], bool)
+            or not _is_history(state["history"])
+        ):
+            raise ValueError(
+                f"{path} is not a whole training state (a part is missing or of another kind)."
+            )
         if state["history"]:
             damaged = weights
             check_weights(weights)
@@ -89,7 +102,9 @@ def _is_history(history: object) -> bool:
     """Return whether something is rows of numbers, one for each epoch."""
     return isinstance(history, list) and all(
         isinstance(row, dict)
-        and all(isinstance(name, str) and type(value) in (int, float) for name, value in row.items())
+        and all(
+            isinstance(name, str) and type(value) in (int, float) for name, value in row.items()
+        )
         and row.get("epoch") == number
         for number, row in enumerate(history)
     )
@@ -99,8 +114,8 @@ def check_folder(folder: Path) -> None:
     """Raise FileNotFoundError if a run folder was removed while its training ran."""
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(
-            f"the run folder {folder} was removed or emptied while its training ran, so nothing more can be saved "
-            "there; start the command again."
+            f"the run folder {folder} was removed or emptied while its training ran, so nothing"
+            " more can be saved there; start the command again."
         )
 
 
@@ -110,24 +125,27 @@ def write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
 
 
 class RunKeeper:
-    """Keep a training in its run folder: its state, its best weights and a table of what was logged.
+    """Keep a training in its run folder: its state, its best weights and a table of what was
+    logged.
 
-    The state is complete: the model with its objective, the optimiser, the running means, the table so far; the
-    learning rate and all that is random follow from the epoch and the step. After Ctrl-C or SIGTERM the current step is
-    finished, saved, and :class:`TrainingStoppedError` raised.
+    The state is complete: the model with its objective, the optimiser, the running means, the table
+    so far; the learning rate and all that is random follow from the epoch and the step. After
+    Ctrl-C or SIGTERM the current step is finished, saved, and :class:`TrainingStoppedError` raised.
 
-    The table is written after each epoch. State, weights and table are written together, at the end and when
-    ``SAVE_EVERY`` seconds have passed at the start of an epoch; until then the best weights are kept as a copy in
-    memory. The state is written last, so that the weights in the folder are never older than what it tells of: a
-    training that is killed in between repeats the epochs after the state and comes to the same weights. At the end
-    the table is all that is left of the state, which is large and of no more use.
+    The table is written after each epoch. State, weights and table are written together, at the end
+    and when ``SAVE_EVERY`` seconds have passed at the start of an epoch; until then the best
+    weights are kept as a copy in memory. The state is written last, so that the weights in the
+    folder are never older than what it tells of: a training that is killed in between repeats the
+    epochs after the state and comes to the same weights. At the end the table is all that is left
+    of the state, which is large and of no more use.
 
-    Of several processes the first alone reads and writes the folder, and tells the others. They save together and stop
-    together, whichever of them was asked to.
+    Of several processes the first alone reads and writes the folder, and tells the others. They
+    save together and stop together, whichever of them was asked to.
 
     Args:
         loop: The training; the weights of its backbone are the product.
-        folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and ``metrics.csv`` go.
+        folder: Where ``resume.safetensors``, ``model.safetensors`` (the weights) and
+            ``metrics.csv`` go.
         monitor: The logged number whose highest value marks the best weights, see
             :func:`pfdl.vision.config.find_best_epoch`; with None the last weights are kept.
         stop: Set by whoever wants the training to stop.
@@ -136,7 +154,9 @@ class RunKeeper:
         history: One row for each epoch that ended.
     """
 
-    def __init__(self, loop: Loop, folder: Path, *, monitor: str | None, stop: threading.Event) -> None:
+    def __init__(
+        self, loop: Loop, folder: Path, *, monitor: str | None, stop: threading.Event
+    ) -> None:
         self.loop = loop
         self.folder = folder
         self.monitor = monitor
@@ -158,15 +178,25 @@ class RunKeeper:
             loop.model.means.load_state_dict(state["means"][rank()])
             load_module(loop.model, state["module"])
             load_optimizer(loop.optimizer, state["optimizer"])
-        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise ValueError(
-                f"{self.folder / STATE} is not a state of this training ({error}); remove it to start again."
+                f"{self.folder / STATE} is not a state of this training ({error}); remove it to"
+                " start again."
             ) from error
         self.history, loop.epoch, loop.step = history, epoch, step
 
     @property
     def is_finished(self) -> bool:
-        """Whether all epochs are done, or so many without a better score as the config has patience for."""
+        """Whether all epochs are done, or so many without a better score as the config has patience
+        for.
+        """
         config = self.loop.model.config
         is_stalled = config.patience is not None and self._epochs_since_best() >= config.patience
         return self.loop.epoch >= config.epochs or is_stalled
@@ -190,11 +220,13 @@ class RunKeeper:
 
     def after_epoch(self, row: dict[str, float]) -> None:
         """Copy the weights if they are the best so far, and write down what was logged."""
-        if wrong := [name for name in ("train_loss", "val_loss") if not math.isfinite(row.get(name, 0.0))]:
+        if wrong := [
+            name for name in ("train_loss", "val_loss") if not math.isfinite(row.get(name, 0.0))
+        ]:
             run_on_first(self._write_product)
             raise ValueError(
-                f"training diverged in epoch {int(row['epoch']) + 1}: {wrong[0]} is {row[wrong[0]]}; try a smaller "
-                "learning rate."
+                f"training diverged in epoch {int(row['epoch']) + 1}: {wrong[0]} is"
+                f" {row[wrong[0]]}; try a smaller learning rate."
             )
         self.history.append(row)
         if self.monitor is None or (self.monitor in row and self._epochs_since_best() == 0):
@@ -240,7 +272,9 @@ class RunKeeper:
 
 
 def gather_sharded(state: Any) -> Any:
-    """Return a state in which the first process has whole tensors on the CPU where it held parts; all must call."""
+    """Return a state in which the first process has whole tensors on the CPU where it held parts;
+    all must call.
+    """
     if isinstance(state, DTensor):
         full = state.full_tensor()
         return full.cpu() if rank() == 0 else None
@@ -268,7 +302,9 @@ def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
     for number, moments in checked["state"].items():
         own = parameters[number]
         for name, value in moments.items():
-            if isinstance(value, Tensor) and value.shape == own.shape:  # a count of steps is not divided
+            if (
+                isinstance(value, Tensor) and value.shape == own.shape
+            ):  # a count of steps is not divided
                 moments[name] = _part_of(value, own)
     optimizer.load_state_dict(checked)
 

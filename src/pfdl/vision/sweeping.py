@@ -1,4 +1,6 @@
-"""Try settings of ``pfdl train`` on Optuna, choose one by validation images, and test that one alone."""
+"""Try settings of ``pfdl train`` on Optuna, choose one by validation images, and test that one
+alone.
+"""
 
 from __future__ import annotations
 
@@ -41,27 +43,34 @@ from pfdl.vision.training import train
 
 SPLIT, RUN, JOURNAL = "splits/seed-{}.csv", "runs/candidate-{}/seed-{}", "study.log"
 LEAVE_OUT = "leave-one-context-out"
-"""The selection by the accuracy on images of a context that was not trained on, mean over all known contexts."""
+"""The selection by the accuracy on images of a context that was not trained on, mean over all known
+contexts.
+"""
 
 
 @dataclass(frozen=True)
 class SweepConfig:
     """What is tried and how one candidate is chosen, all of it declared before anything is trained.
 
-    A candidate that is behind the best one in each of the first three seeds is not trained on further ones, nor is one
-    that falls behind later (p < 0.2 in Wilcoxon's test on paired seeds, see :class:`optuna.pruners.WilcoxonPruner`).
+    A candidate that is behind the best one in each of the first three seeds is not trained on
+    further ones, nor is one that falls behind later (p < 0.2 in Wilcoxon's test on paired seeds,
+    see :class:`optuna.pruners.WilcoxonPruner`).
 
     Args:
         space: For each setting the values to try, or a range such as
-            ``optuna.distributions.FloatDistribution(0.001, 0.1, log=True)``. A setting is a field of
-            :class:`pfdl.vision.config.TrainingConfig`, or one of a part of the objective such as ``"pfdl.weight"``,
-            which counts where the objective has that part. Other settings have their defaults.
-        select: Which accuracy on validation images chooses, both the epoch of a training and the candidate:
-            ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``. ``"leave-one-context-out"`` trains a candidate once
-            for each context of the training images, without it, and chooses by the mean accuracy on the context left
-            out; plain accuracy on the others chooses the epoch. The chosen candidate is then trained on all contexts.
+            ``optuna.distributions.FloatDistribution(0.001, 0.1, log=True)``. A setting is a field
+            of :class:`pfdl.vision.config.TrainingConfig`, or one of a part of the objective such as
+            ``"pfdl.weight"``, which counts where the objective has that part. Other settings have
+            their defaults.
+        select: Which accuracy on validation images chooses, both the epoch of a training and the
+            candidate: ``"accuracy"``, ``"worst-class"`` or ``"worst-group"``.
+            ``"leave-one-context-out"`` trains a candidate once for each context of the training
+            images, without it, and chooses by the mean accuracy on the context left out; plain
+            accuracy on the others chooses the epoch. The chosen candidate is then trained on all
+            contexts.
         seeds: Trainings of each candidate, on the seeds 0, 1, ….
-        trials: How many candidates Optuna's TPE sampler proposes; None tries every combination, which ranges forbid.
+        trials: How many candidates Optuna's TPE sampler proposes; None tries every combination,
+            which ranges forbid.
 
     Raises:
         ValueError: If a value cannot be used.
@@ -76,14 +85,25 @@ class SweepConfig:
         check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
         check_count("seeds", self.seeds, 1)
         if given := sorted({"seed", "select", "objective_settings"} & set(self.space)):
-            raise ValueError(f"the space has {given[0]!r}; give seeds=, select= or a setting such as 'pfdl.weight'.")
-        ranges = [name for name, values in self.space.items() if isinstance(values, BaseDistribution)]
+            raise ValueError(
+                f"the space has {given[0]!r}; give seeds=, select= or a setting such as"
+                " 'pfdl.weight'."
+            )
+        ranges = [
+            name for name, values in self.space.items() if isinstance(values, BaseDistribution)
+        ]
         if self.trials is not None:
             check_count("trials", self.trials, 1)
         if "image_size" in ranges:
-            raise ValueError("image_size is a range; name its values, each of which the images are decoded to once.")
+            raise ValueError(
+                "image_size is a range; name its values, each of which the images are decoded to"
+                " once."
+            )
         if ranges and self.trials is None:
-            raise ValueError(f"{ranges[0]} is a range, which has no end; say how many to try by trials (--trials).")
+            raise ValueError(
+                f"{ranges[0]} is a range, which has no end; say how many to try by trials"
+                " (--trials)."
+            )
 
     @property
     def number(self) -> int:
@@ -93,7 +113,9 @@ class SweepConfig:
     def distributions(self) -> dict[str, BaseDistribution]:
         """Return the space as Optuna knows it."""
         return {
-            name: values if isinstance(values, BaseDistribution) else CategoricalDistribution(values)
+            name: (
+                values if isinstance(values, BaseDistribution) else CategoricalDistribution(values)
+            )
             for name, values in self.space.items()
         }
 
@@ -102,11 +124,14 @@ class SweepConfig:
         found: dict[str, dict[str, Any]] = {}
         for combination in product(*self.space.values()) if self.trials is None else ():  # type: ignore[arg-type]
             values = dict(zip(self.space, combination, strict=True))
-            found.setdefault(self.candidate(values)[0], values)  # a setting may not count in some of them
+            # A setting may not count in some of them
+            found.setdefault(self.candidate(values)[0], values)
         return list(found.values())
 
     def candidate(self, values: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
-        """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``, and its config."""
+        """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``,
+        and its config.
+        """
         parts = values.get("objective", TrainingConfig.objective).split("+")
         plain: dict[str, Any] = {"select": "accuracy" if self.select == LEAVE_OUT else self.select}
         of_parts: dict[str, dict[str, Any]] = {}
@@ -131,41 +156,49 @@ def sweep(
     jobs: int = 1,
     console: Console | None = None,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write ``chosen.json``.
+    """Train what is missing, write ``results.csv``, choose, test the chosen candidate, and write
+    ``chosen.json``.
 
-    Test images play no part before the choice, and only the chosen candidate is tested. An interrupted sweep resumes,
-    in the middle of a training too.
+    Test images play no part before the choice, and only the chosen candidate is tested. An
+    interrupted sweep resumes, in the middle of a training too.
 
     Args:
         config: What is tried, and how one candidate is chosen.
         source: The images.
-        output: The run folder, with ``study.log`` (Optuna's journal), ``splits`` (a manifest per seed) and ``runs`` (a
-            run folder per candidate and seed).
+        output: The run folder, with ``study.log`` (Optuna's journal), ``splits`` (a manifest per
+            seed) and ``runs`` (a run folder per candidate and seed).
         ratio: Proportion of the training set, as in :func:`pfdl.data.make_split`.
         device: Where to compute.
-        jobs: How many candidates are trained at a time, in processes that share the cores of this machine; −1 for one
-            on each core.
+        jobs: How many candidates are trained at a time, in processes that share the cores of this
+            machine; −1 for one on each core.
         console: Where to show progress; None for nowhere.
 
     Returns:
-        Optuna's table of the candidates, in percent: ``value`` is the mean of ``intermediate_values_SEED``; and what
-        was chosen, with the keys ``candidate``, ``settings`` (for :class:`pfdl.vision.config.TrainingConfig`),
-        ``validation`` (the score that chose it), ``test`` (for each test the mean accuracy and its standard error over
-        the seeds; empty where there are no test images) and ``folders``, seen from that of the sweep.
+        Optuna's table of the candidates, in percent: ``value`` is the mean of
+        ``intermediate_values_SEED``; and what was chosen, with the keys ``candidate``, ``settings``
+        (for :class:`pfdl.vision.config.TrainingConfig`), ``validation`` (the score that chose it),
+        ``test`` (for each test the mean accuracy and its standard error over the seeds; empty where
+        there are no test images) and ``folders``, seen from that of the sweep.
 
     Raises:
-        ValueError: If a candidate or the images cannot be used, every candidate failed, or the folder holds another
-            run; more trials are the same run.
+        ValueError: If a candidate or the images cannot be used, every candidate failed, or the
+            folder holds another run; more trials are the same run.
     """
     splits = [make_split(source, ratio=ratio, seed=seed) for seed in range(config.seeds)]
     if "validation" not in splits[0].set_names:
-        raise ValueError("a sweep chooses by validation images, and the images do not suffice to hold any out.")
+        raise ValueError(
+            "a sweep chooses by validation images, and the images do not suffice to hold any out."
+        )
     if config.select == LEAVE_OUT and len(_contexts(splits[0])) < 2:
-        raise ValueError(f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts.")
+        raise ValueError(
+            f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts."
+        )
     combinations = config.combinations()
     for values in combinations:
         _, one = config.candidate(values)
-        objective = make_objective(one.objective, 2, num_classes=2, num_contexts=2, **one.objective_settings)
+        objective = make_objective(
+            one.objective, 2, num_classes=2, num_contexts=2, **one.objective_settings
+        )
         check_contexts(one, objective, splits[0])
     space = {name: distribution_to_json(one) for name, one in config.distributions().items()}
     settings = {**vars(config), "space": space, "ratio": ratio, "device": device}
@@ -175,7 +208,9 @@ def sweep(
         study = _resume_study(output)
         for values in combinations[len(study.trials) :]:  # the others wait, or are done
             study.enqueue_trial(values)
-        for trial in study.get_trials(states=(TrialState.RUNNING,)):  # the process was killed; it starts again
+        for trial in study.get_trials(
+            states=(TrialState.RUNNING,)
+        ):  # the process was killed; it starts again
             study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
         done = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.FAIL)))
         if done < config.number:
@@ -189,10 +224,17 @@ def sweep(
             say = (console or Console(quiet=True)).out
             with progress_bar("training candidates", console) as show:
                 show(done, config.number)
-                for number, (_, found) in enumerate(run_tasks(work, tasks, at_once, threads), start=done + 1):
+                for number, (_, found) in enumerate(
+                    run_tasks(work, tasks, at_once, threads), start=done + 1
+                ):
                     show(number, config.number)
-                    say(printable(f"{number} of {config.number} candidates: {found}"), highlight=False)
-        results = study.trials_dataframe(("number", "value", "intermediate_values", "user_attrs", "params", "state"))
+                    say(
+                        printable(f"{number} of {config.number} candidates: {found}"),
+                        highlight=False,
+                    )
+        results = study.trials_dataframe(
+            ("number", "value", "intermediate_values", "user_attrs", "params", "state")
+        )
         write_atomically(output / "results.csv", results.to_csv(index=False))
         choice = _test_best(study, config, splits, source, output, device)
         write_json(output / "chosen.json", choice)
@@ -201,14 +243,22 @@ def sweep(
 
 
 def _resume_study(output: Path) -> optuna.Study:
-    """Open the journal; where it is damaged begin another one, for which finished trainings are not done again."""
+    """Open the journal; where it is damaged begin another one, for which finished trainings are not
+    done again.
+    """
     log = output / JOURNAL
     if log.exists():
         content = log.read_bytes()
-        write_atomically(log, content[: content.rfind(b"\n") + 1])  # more would be written behind half a line
+        # More would be written behind half a line
+        write_atomically(log, content[: content.rfind(b"\n") + 1])
     try:
         return _open_study(output)
-    except (AssertionError, LookupError, TypeError, ValueError) as error:  # whatever Optuna's reader stumbles over
+    except (
+        AssertionError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # whatever Optuna's reader stumbles over
         set_aside(log, f"{log} is damaged ({error}).", "the sweep resumes from the run folders")
         return _open_study(output)
 
@@ -216,13 +266,18 @@ def _resume_study(output: Path) -> optuna.Study:
 def _open_study(output: Path) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(output / JOURNAL)))
-    return optuna.create_study(storage=storage, study_name="sweep", direction="maximize", load_if_exists=True)
+    return optuna.create_study(
+        storage=storage, study_name="sweep", direction="maximize", load_if_exists=True
+    )
 
 
 def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: str) -> str:
-    """Train the next candidate on seed after seed, and say what came of it. No test image is read."""
+    """Train the next candidate on seed after seed, and say what came of it. No test image is
+    read.
+    """
     study = _open_study(output)
-    # A sweep that was started again, or tries several at a time, must not propose what was proposed already.
+    # A sweep that was started again, or tries several at a time, must not propose what was proposed
+    # already.
     study.sampler = TPESampler(seed=1000 * number + len(study.trials))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)  # the pruner's interface may change
@@ -237,7 +292,9 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
             raise ValueError("it was proposed before")
         for seed in range(len(scores), config.seeds):
             folder = output / RUN.format(trial.number, seed)
-            scores[seed] = _validate(replace(training, seed=seed), config.select, folder, output, device)
+            scores[seed] = _validate(
+                replace(training, seed=seed), config.select, folder, output, device
+            )
             trial.report(scores[seed], seed)
             if trial.should_prune():
                 break
@@ -249,7 +306,9 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
     return f"{label}, {fmean(scores.values()):.1f} %"
 
 
-def _validate(config: TrainingConfig, select: str, folder: Path, output: Path, device: str) -> float:
+def _validate(
+    config: TrainingConfig, select: str, folder: Path, output: Path, device: str
+) -> float:
     """Train, and return the accuracy in percent that chooses."""
     split = read_manifest(output / SPLIT.format(config.seed))
     source = StoredImages(output / "images" / str(config.image_size))
@@ -258,7 +317,10 @@ def _validate(config: TrainingConfig, select: str, folder: Path, output: Path, d
         return 100 * read_kept_epoch(folder, select)[SELECTIONS[select]]
     found = []
     for number, context in enumerate(_contexts(split)):
-        part, place = _leave_out(split, context), folder.with_name(f"{folder.name}-without-{number}")
+        part, place = (
+            _leave_out(split, context),
+            folder.with_name(f"{folder.name}-without-{number}"),
+        )
         train(config, source, part, place, device=device, devices=1)
         result = evaluate(load_model(place), source, part, device=device)
         save_evaluation(place, result)
@@ -271,9 +333,13 @@ def _contexts(split: Manifest) -> list[str]:
 
 
 def _leave_out(split: Manifest, context: str) -> Manifest:
-    """Return a split that tests on a context that it does not train on; the test images of the whole are not in it."""
+    """Return a split that tests on a context that it does not train on; the test images of the
+    whole are not in it.
+    """
     seen = [row for row in split.rows if {"train", "validation"} & set(row.sets)]
-    rows = [row._replace(side="test", sets=("test",)) if row.context == context else row for row in seen]
+    rows = [
+        row._replace(side="test", sets=("test",)) if row.context == context else row for row in seen
+    ]
     return Manifest(tuple(rows), split.parameters)
 
 
@@ -295,16 +361,28 @@ def _test_best(
     tests = []
     for seed, (folder, split) in enumerate(zip(folders, splits, strict=True)):
         if config.select == LEAVE_OUT:  # until now each training was without one of the contexts
-            train(replace(training, seed=seed), source, split, output / folder, device=device, devices=1)
+            train(
+                replace(training, seed=seed),
+                source,
+                split,
+                output / folder,
+                device=device,
+                devices=1,
+            )
         if "test" in split.set_names:
             result = evaluate(load_model(output / folder), source, split, device=device)
             save_evaluation(output / folder, result)
             worst = "worst group" if result.by_context else "worst class"
-            tests.append({"all": result.overall, worst: result.worst_group.accuracy, **result.by_ratio})
+            tests.append(
+                {"all": result.overall, worst: result.worst_group.accuracy, **result.by_ratio}
+            )
     return {
         "candidate": label,
         "settings": {name: value for name, value in asdict(training).items() if name != "seed"},
         "validation": study.best_value,
-        "test": {str(test): one.agg(["mean", "sem"]).tolist() for test, one in (100 * pd.DataFrame(tests)).items()},
+        "test": {
+            str(test): one.agg(["mean", "sem"]).tolist()
+            for test, one in (100 * pd.DataFrame(tests)).items()
+        },
         "folders": folders,
     }

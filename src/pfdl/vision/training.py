@@ -32,17 +32,24 @@ from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check
 from pfdl.vision.features import embed
 from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
-from pfdl.vision.resume import RunKeeper, TrainingStoppedError, check_folder, read_state, stop_signals, write_metrics
+from pfdl.vision.resume import (
+    RunKeeper,
+    TrainingStoppedError,
+    check_folder,
+    read_state,
+    stop_signals,
+    write_metrics,
+)
 from pfdl.vision.training_data import TrainingData
 
 ESTIMATE_AFTER = 5.0
 """Seconds of training after which it is said how long the whole takes."""
 
 WITHOUT_CONTEXTS = (
-    "With one context there is nothing to balance: the sampler, balance and GroupDRO change nothing, and this is plain "
-    "training. To find contexts, start from a "
-    "pretrained network (--set pretrained=true), or name the contexts in folders or a column (--contexts known). "
-    "Unproven: clusters without this check (--set confirm=false)."
+    "With one context there is nothing to balance: the sampler, balance and GroupDRO change"
+    " nothing, and this is plain training. To find contexts, start from a pretrained network (--set"
+    " pretrained=true), or name the contexts in folders or a column (--contexts known). Unproven:"
+    " clusters without this check (--set confirm=false)."
 )
 
 __all__ = ["TrainingConfig", "TrainingStoppedError", "train"]
@@ -63,30 +70,34 @@ def train(
 ) -> Path:
     """Train, or resume a training that was stopped.
 
-    The weights that are kept are the best on the validation set, which has the distribution of the training set; test
-    images are not read. Where the manifest holds nothing out, the last weights are kept.
+    The weights that are kept are the best on the validation set, which has the distribution of the
+    training set; test images are not read. Where the manifest holds nothing out, the last weights
+    are kept.
 
     Args:
         config: How to train.
         source: Where the images come from.
         manifest: Which image is in which set; a copy is kept in the folder.
-        folder: The run folder; if it holds a stopped run of the same config and manifest, that run resumes.
+        folder: The run folder; if it holds a stopped run of the same config and manifest, that run
+            resumes.
         device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for a GPU where there is one.
-        devices: Devices on each node, with a process for each; by default one, or as many processes as torchrun
-            or srun started. The first process alone writes to the folder. With 1, this process trains by itself,
-            whatever started it.
+        devices: Devices on each node, with a process for each; by default one, or as many processes
+            as torchrun or srun started. The first process alone writes to the folder. With 1, this
+            process trains by itself, whatever started it.
         strategy: How processes share the model: ``"ddp"``, ``"fsdp"``, or ``"auto"`` for the first.
         num_workers: Processes that load images, for each device.
         tensorboard: Whether to log for TensorBoard, too, where it is installed.
-        progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one line per epoch.
+        progress: Whether to show progress on standard error: a bar on a terminal, elsewhere one
+            line per epoch.
 
     Returns:
         The run folder.
 
     Raises:
-        ValueError: If an argument cannot be used, the folder holds another run, or training diverges.
-        OSError: If the folder cannot be written to, another training works in it, or a process of this one was lost,
-            one that trains or one that loads images.
+        ValueError: If an argument cannot be used, the folder holds another run, or training
+            diverges.
+        OSError: If the folder cannot be written to, another training works in it, or a process of
+            this one was lost, one that trains or one that loads images.
         OtherProcessError: In the other processes, if the first one raises one of these alone.
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM during the epochs; everything is saved.
@@ -95,8 +106,8 @@ def train(
     check_sets(config, manifest)
     if config.batch_size % (processes := per_node * on_nodes):  # before other processes are started
         raise ValueError(
-            f"batch_size is {config.batch_size}, the images of a step over all {processes} processes; give a multiple "
-            f"of {processes}."
+            f"batch_size is {config.batch_size}, the images of a step over all {processes}"
+            f" processes; give a multiple of {processes}."
         )
     fabric = make_fabric(device, devices, strategy, precision=config.precision)
     shows = progress and rank() == 0
@@ -107,16 +118,25 @@ def train(
         settings = _settings(config, manifest, processes)
         everyone = gather_objects(settings)
         if other := [theirs for theirs in everyone if theirs != everyone[0]]:
-            raise ValueError(f"the processes do not train alike: one has the settings {everyone[0]}, one {other[0]}.")
+            raise ValueError(
+                f"the processes do not train alike: one has the settings {everyone[0]}, one"
+                f" {other[0]}."
+            )
         state = run_on_first(lambda: _open_folder(folder, settings, manifest, held))
         if state is not None and state["finished"]:
             return folder
-        describe: Callable[[Tensor], Tensor] | None = None  # None if the network has learnt nothing yet
+        describe: Callable[[Tensor], Tensor] | None = (
+            None  # None if the network has learnt nothing yet
+        )
         if config.pretrained or config.weights is not None:
             describe = partial(embed, model.backbone, device=resolve_device(device))
         if (first := config.first_network) is not None:
-            describe = _describe_by_first_network(first, source, manifest, fabric, num_workers, shows)
-        data = TrainingData(config, source, manifest, num_workers=num_workers, describe=describe, folder=folder)
+            describe = _describe_by_first_network(
+                first, source, manifest, fabric, num_workers, shows
+            )
+        data = TrainingData(
+            config, source, manifest, num_workers=num_workers, describe=describe, folder=folder
+        )
         del describe  # and with it the first network
         if data.inferred is not None and shows:
             _say(data.inferred.sentence)
@@ -126,7 +146,9 @@ def train(
         model.prepare(data.train_set.labels, data.train_set.contexts)
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
         stop = held.enter_context(stop_signals())  # before this there is nothing to save
-        keeper = RunKeeper(Loop(model, data.train_loader(), fabric), folder, monitor=monitor, stop=stop)
+        keeper = RunKeeper(
+            Loop(model, data.train_loader(), fabric), folder, monitor=monitor, stop=stop
+        )
         if state is not None:
             keeper.restore(state)
         del state  # as large as the model
@@ -181,13 +203,18 @@ def _describe_time(seconds: float, steps: int, all_steps: int) -> str:
     """Say how long the whole training takes, by its first steps, and how to make it shorter."""
     whole = seconds / steps * all_steps
     return (
-        f"The whole training takes about {f'{whole:.0f} s' if whole < 90 else f'{whole / 60:.0f} min'}. Shorter: a GPU,"
-        " fewer --epochs, a smaller --image-size, --backbone small. Ctrl-C keeps what is done."
+        "The whole training takes about"
+        f" {f'{whole:.0f} s' if whole < 90 else f'{whole / 60:.0f} min'}. Shorter: a GPU, fewer"
+        " --epochs, a smaller --image-size, --backbone small. Ctrl-C keeps what is done."
     )
 
 
 def _describe_epoch(row: Mapping[str, float], epochs: int, seconds: float) -> str:
-    shown = {"train_loss": "loss", "train_accuracy": "accuracy", "val_accuracy": "validation accuracy"}
+    shown = {
+        "train_loss": "loss",
+        "train_accuracy": "accuracy",
+        "val_accuracy": "validation accuracy",
+    }
     parts = [f"{words} {row[name]:.4f}" for name, words in shown.items() if name in row]
     return f"epoch {int(row['epoch']) + 1}/{epochs}: {', '.join(parts)} ({seconds:.1f} s)"
 
@@ -195,7 +222,11 @@ def _describe_epoch(row: Mapping[str, float], epochs: int, seconds: float) -> st
 def _settings(config: TrainingConfig, manifest: Manifest, processes: int) -> dict[str, Any]:
     """Return all that changes results, for the run folder."""
     model = ModelConfig(config.backbone, manifest.classes, config.image_size, config.small_stem)
-    settings: dict[str, Any] = {"model": asdict(model), "training": asdict(config), "split": manifest.sha256}
+    settings: dict[str, Any] = {
+        "model": asdict(model),
+        "training": asdict(config),
+        "split": manifest.sha256,
+    }
     if config.weights is not None:
         settings["weights"] = hash_bytes(Path(config.weights).read_bytes())
     if processes > 1:  # each normalises its own part of a batch and draws its own augmentation
@@ -206,7 +237,9 @@ def _settings(config: TrainingConfig, manifest: Manifest, processes: int) -> dic
 def _open_folder(
     folder: Path, settings: Mapping[str, Any], manifest: Manifest, held: ExitStack
 ) -> dict[str, Any] | None:
-    """Lock the run folder until ``held`` is closed; return the state of the training in it, None if there is none."""
+    """Lock the run folder until ``held`` is closed; return the state of the training in it, None if
+    there is none.
+    """
     held.enter_context(claim(folder, "training", settings))
     manifest.save(folder / MANIFEST)
     state = read_state(folder)
@@ -216,9 +249,16 @@ def _open_folder(
 
 
 def _describe_by_first_network(
-    config: TrainingConfig, source: ContextSource, manifest: Manifest, fabric: Fabric, num_workers: int, shows: bool
+    config: TrainingConfig,
+    source: ContextSource,
+    manifest: Manifest,
+    fabric: Fabric,
+    num_workers: int,
+    shows: bool,
 ) -> Callable[[Tensor], Tensor]:
-    """Return what gives the logits of a network that is trained when it is first asked; all processes must ask."""
+    """Return what gives the logits of a network that is trained when it is first asked; all
+    processes must ask.
+    """
 
     @cache
     def first_network() -> Classifier:
@@ -227,12 +267,16 @@ def _describe_by_first_network(
         torch.manual_seed(config.seed)
         data = TrainingData(config, source, manifest, num_workers=num_workers)
         loop = Loop(Classifier(config, len(manifest.classes)), data.train_loader(), fabric)
-        with progress_bar("training the first network", Console(stderr=True) if shows else None) as show:
+        with progress_bar(
+            "training the first network", Console(stderr=True) if shows else None
+        ) as show:
             while loop.epoch < config.epochs:
                 for _ in loop.train_epoch():
                     show(*loop.progress)
                 if not math.isfinite(loop.end_epoch()["train_loss"]):
-                    raise ValueError("training of the first network diverged; try a smaller learning rate.")
+                    raise ValueError(
+                        "training of the first network diverged; try a smaller learning rate."
+                    )
         return loop.model.eval()
 
     def describe(images: Tensor) -> Tensor:

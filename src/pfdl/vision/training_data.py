@@ -30,25 +30,33 @@ TRAIN, VALIDATION = "train", "validation"
 
 
 class TrainingData:
-    """The training and validation sets of a manifest; the validation set has the training set's distribution.
+    """The training and validation sets of a manifest; the validation set has the training set's
+    distribution.
 
-    Batches are (images as bytes, labels, contexts, indices), of several processes together the batches of one. No test
-    image is read. With inferred contexts and the selection by worst group, contexts are inferred in the training and
-    validation images together; otherwise the validation images play no part. Of several processes the first infers.
+    Batches are (images as bytes, labels, contexts, indices), of several processes together the
+    batches of one. No test image is read. With inferred contexts and the selection by worst group,
+    contexts are inferred in the training and validation images together; otherwise the validation
+    images play no part. Of several processes the first infers.
 
     Args:
-        config: How to train: the size of images and batches, contexts, sampler and seed are taken from it.
+        config: How to train: the size of images and batches, contexts, sampler and seed are taken
+            from it.
         source: Where the images come from.
         manifest: Which image is in which set.
-        num_workers: Processes that load images; 0 loads in the training process, which is fastest for a cached set.
-        describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to features, shape
-            (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's features see more. For JTT, SPARE
-            and EIIL to the logits of a first network, which all processes ask for together.
-        folder: The run folder that keeps inferred contexts: a training that resumes has the same ones.
+        num_workers: Processes that load images; 0 loads in the training process, which is fastest
+            for a cached set.
+        describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to
+            features, shape (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's
+            features see more. For JTT, SPARE and EIIL to the logits of a first network, which all
+            processes ask for together.
+        folder: The run folder that keeps inferred contexts: a training that resumes has the same
+            ones.
 
     Attributes:
-        train_set: The training images; their contexts are what training knows of them, −1 where that is hidden.
-        inferred: What :func:`pfdl.contexts.find_contexts` found and why it is believed; None if nothing is inferred.
+        train_set: The training images; their contexts are what training knows of them, −1 where
+            that is hidden.
+        inferred: What :func:`pfdl.contexts.find_contexts` found and why it is believed; None if
+            nothing is inferred.
     """
 
     def __init__(
@@ -69,7 +77,8 @@ class TrainingData:
                 manifest,
                 name,
                 size=config.image_size,  # contexts may be known of the validation images alone
-                reveal_contexts=config.contexts == "known" and any(row.context for row in manifest.rows_of(name)),
+                reveal_contexts=config.contexts == "known"
+                and any(row.context for row in manifest.rows_of(name)),
             )
             for name in (TRAIN, VALIDATION)
             if name in manifest.set_names
@@ -80,7 +89,9 @@ class TrainingData:
             kept = run_on_first(lambda: _read_contexts(folder, sets))
             self.inferred = kept or _infer(config, sets, describe, folder)
             contexts = torch.tensor(self.inferred.contexts).long()
-            for images, part in zip(sets, torch.split(contexts, [len(one) for one in sets]), strict=True):
+            for images, part in zip(
+                sets, torch.split(contexts, [len(one) for one in sets]), strict=True
+            ):
                 images.contexts = part
 
     def train_loader(self) -> EpochLoader:
@@ -89,15 +100,21 @@ class TrainingData:
         draws = None
         if self.inferred is not None and self.inferred.draws is not None:
             draws = torch.tensor(self.inferred.draws)[: len(labels)]
-        sampler = EpochSampler(self.config, labels, contexts, draws, processes=world_size(), rank=rank())
+        sampler = EpochSampler(
+            self.config, labels, contexts, draws, processes=world_size(), rank=rank()
+        )
         return EpochLoader(_Labelled(self.train_set), sampler=sampler, **self._settings())
 
     def validation_loader(self) -> DataLoader[Any] | None:
-        """Return the validation set in order, to each process its part; None if the manifest holds none out."""
+        """Return the validation set in order, to each process its part; None if the manifest holds
+        none out.
+        """
         if VALIDATION not in self._sets:
             return None
         images = _Labelled(self._sets[VALIDATION])
-        sampler: DistributedSampler[Any] = DistributedSampler(images, world_size(), rank(), shuffle=False)
+        sampler: DistributedSampler[Any] = DistributedSampler(
+            images, world_size(), rank(), shuffle=False
+        )
         return DataLoader(images, sampler=sampler, generator=torch.Generator(), **self._settings())
 
     def _settings(self) -> dict[str, Any]:
@@ -116,23 +133,38 @@ def _infer(
     describe: Callable[[Tensor], Tensor] | None,
     folder: Path | None,
 ) -> InferredContexts:
-    """Infer the contexts of the images of some sets, in their order, and keep them in the run folder; all must call."""
+    """Infer the contexts of the images of some sets, in their order, and keep them in the run
+    folder; all must call.
+    """
     labels = torch.cat([images.labels for images in sets])
     logits = None
     if config.first_network is not None:
         if describe is None:
-            raise ValueError(f"infer_by is {config.infer_by!r}; describe=... must give the logits of a first network.")
-        rows = [(images, part) for images in sets for part in torch.split(torch.arange(len(images)), BATCH)]
+            raise ValueError(
+                f"infer_by is {config.infer_by!r}; describe=... must give the logits of a first"
+                " network."
+            )
+        rows = [
+            (images, part)
+            for images in sets
+            for part in torch.split(torch.arange(len(images)), BATCH)
+        ]
         logits = torch.cat([describe(images.batch(part)) for images, part in rows])
 
     def work() -> InferredContexts:
         if logits is not None:
-            settings = {"upweight": config.infer_upweight} if config.infer_by == "jtt" else {"seed": config.seed}
+            settings = (
+                {"upweight": config.infer_upweight}
+                if config.infer_by == "jtt"
+                else {"seed": config.seed}
+            )
             found = NETWORK_METHODS[config.infer_by](logits, labels, **settings)
         else:
             infer = find_contexts if config.confirm else partial(find_contexts, confirmation=0.0)
             images = ConcatDataset[Any](sets)
-            found = infer(images, labels, method=config.infer_by, describe=describe, seed=config.seed)
+            found = infer(
+                images, labels, method=config.infer_by, describe=describe, seed=config.seed
+            )
         if folder is not None:
             columns = {"path": _paths(sets), "context": found.contexts}
             columns |= {} if found.draws is None else {"draws": found.draws}
@@ -148,17 +180,25 @@ def _paths(sets: Sequence[ContextImages]) -> list[str]:
 
 
 def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> InferredContexts | None:
-    """Read what :func:`_infer` found, from a run folder; None if it has none, damage is set aside."""
+    """Read what :func:`_infer` found, from a run folder; None if it has none, damage is set
+    aside.
+    """
     if folder is None:
         return None
     table = folder / INFERRED_CONTEXTS
     try:
-        kept = read_frame(table, dtype={"path": str, "draws": str}, keep_default_na=False)  # to the letter
+        # To the letter
+        kept = read_frame(table, dtype={"path": str, "draws": str}, keep_default_na=False)
         why = read_json(folder / WHY_CONTEXTS)
         contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
         draws = kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None
         is_sound = draws is None or bool((draws > 0).all() and (draws < math.inf).all())
-        if is_sound and kept["path"].tolist() == _paths(sets) and contexts.min() >= 0 and isinstance(sentence, str):
+        if (
+            is_sound
+            and kept["path"].tolist() == _paths(sets)
+            and contexts.min() >= 0
+            and isinstance(sentence, str)
+        ):
             return InferredContexts(contexts, str(why["method"]), sentence, (), draws)
         raise ValueError(f"{table} is not about the training images.")
     except FileNotFoundError:
@@ -169,7 +209,9 @@ def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> Inferr
 
 
 class _Labelled(Dataset[tuple[Tensor, ...]]):
-    """Batches of images with their labels, contexts and indices; PyTorch's loader asks for them by ``__getitems__``."""
+    """Batches of images with their labels, contexts and indices; PyTorch's loader asks for them by
+    ``__getitems__``.
+    """
 
     def __init__(self, images: ContextImages) -> None:
         self.images = images

@@ -9,8 +9,13 @@ import torch
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HAS_TRITON = INTERPRETING or torch.cuda.is_available()
-needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="no GPU and no interpreter: see test_interpreter.py")
-CANNOT_LOOP = "this Triton's interpreter cannot loop with this NumPy: github.com/triton-lang/triton/issues/9171"
+needs_triton = pytest.mark.skipif(
+    not HAS_TRITON, reason="no GPU and no interpreter: see test_interpreter.py"
+)
+CANNOT_LOOP = (
+    "this Triton's interpreter cannot loop with this NumPy:"
+    " github.com/triton-lang/triton/issues/9171"
+)
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -34,7 +39,9 @@ def quick_interpreter():
     patch_language, scopes = interpreter._patch_lang, {}
 
     def patch_once(function):
-        """Patch the language that a module sees, once instead of at every call of one of its functions."""
+        """Patch the language that a module sees, once instead of at every call of one of its
+        functions.
+        """
         if function.__module__ not in scopes:
             scopes[function.__module__] = patch_language(function)
         return SimpleNamespace(restore=lambda: None)
@@ -42,7 +49,9 @@ def quick_interpreter():
     run_grid = interpreter.GridExecutor.__call__
 
     def run_uncounted(*arguments, **settings):
-        """Run a kernel without counting lines: those of kernels are left out, and the interpreter has many."""
+        """Run a kernel without counting lines: those of kernels are left out, and the interpreter
+        has many.
+        """
         counter = sys.gettrace()
         sys.settrace(None)
         try:

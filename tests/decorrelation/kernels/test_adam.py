@@ -1,4 +1,6 @@
-"""The step of Adam that the GPU takes, against PyTorch's in float64; on a GPU or in Triton's interpreter."""
+"""The step of Adam that the GPU takes, against PyTorch's in float64; on a GPU or in Triton's
+interpreter.
+"""
 
 import copy
 
@@ -63,7 +65,9 @@ def test_triton_takes_the_step_of_pytorch(kind):
         reference.step()
         take_step(optimizer, values, gradients, torch.ones(5, device=DEVICE), seen)
     for value, twin in zip(values, twins, strict=True):
-        torch.testing.assert_close(value.detach().double().cpu(), twin.detach(), rtol=2e-6, atol=1e-7)
+        torch.testing.assert_close(
+            value.detach().double().cpu(), twin.detach(), rtol=2e-6, atol=1e-7
+        )
         for name, wanted in reference.state[twin].items():
             found = optimizer.state[value][name].double().cpu()
             torch.testing.assert_close(found, wanted.double(), rtol=2e-6, atol=1e-7)
@@ -77,7 +81,11 @@ def test_triton_takes_the_step_of_pytorch(kind):
 def test_triton_skips_what_is_not_finite(place, value):
     optimizer, values = stepped("adam")
     before = copy.deepcopy(optimizer.state_dict()), [x.detach().clone() for x in values]
-    gradients, unexplained, seen = gradients_of(values), torch.ones(5, device=DEVICE), torch.zeros((), device=DEVICE)
+    gradients, unexplained, seen = (
+        gradients_of(values),
+        torch.ones(5, device=DEVICE),
+        torch.zeros((), device=DEVICE),
+    )
     if place == "gradient":
         gradients[0][2, 6] = value  # 1e30: its square is not finite
     else:

@@ -1,7 +1,8 @@
-"""The closed form against really leaving out each coordinate, for each backend that this machine has.
+"""The closed form against really leaving out each coordinate, for each backend that this machine
+has.
 
-The Triton kernels run here on a GPU, or in Triton's interpreter if TRITON_INTERPRET=1 is set before Python starts;
-``test_interpreter.py`` does the latter on machines without a GPU.
+The Triton kernels run here on a GPU, or in Triton's interpreter if TRITON_INTERPRET=1 is set before
+Python starts; ``test_interpreter.py`` does the latter on machines without a GPU.
 """
 
 import pytest
@@ -37,7 +38,9 @@ def small_tiles(monkeypatch):
 
 def network(p, h, sharing, activation, seed=0, **options):
     torch.manual_seed(seed)
-    return pfdl.FeatureDecomposition(p, h, sharing=sharing, activation=activation, **options).double()
+    return pfdl.FeatureDecomposition(
+        p, h, sharing=sharing, activation=activation, **options
+    ).double()
 
 
 def laid_out(g, u, dtype, device="cpu"):
@@ -47,9 +50,13 @@ def laid_out(g, u, dtype, device="cpu"):
         return value.detach().to(device, dtype).contiguous()
 
     return OneHidden(
-        there(u), there(g.first_weight.T), there(g.first_bias), there(g.layers[0].weight[0]),
-        there(g.layers[0].bias), "gelu" if "GELU" in repr(g.activation) else "relu",
-    )  # fmt: skip
+        there(u),
+        there(g.first_weight.T),
+        there(g.first_bias),
+        there(g.layers[0].weight[0]),
+        there(g.layers[0].bias),
+        "gelu" if "GELU" in repr(g.activation) else "relu",
+    )
 
 
 def assert_agrees(backend, g, u, dtype, device, tolerance):
@@ -64,7 +71,9 @@ def assert_agrees(backend, g, u, dtype, device, tolerance):
     out, base = backend.predict(net)
     of_u = backend.feature_gradient(net, base, gradient)
     of_parameters = backend.parameter_gradients(net, base, gradient)
-    for found, expected in zip([out, of_u, *of_parameters], [wanted, *wanted_gradients], strict=True):
+    for found, expected in zip(
+        [out, of_u, *of_parameters], [wanted, *wanted_gradients], strict=True
+    ):
         assert found.shape == expected.shape
         error = (found.cpu().double() - expected).norm() / expected.norm().clamp_min(1e-3)
         assert error < tolerance, f"relative error {error}"
@@ -82,9 +91,17 @@ def test_triton(shape, sharing, activation, monkeypatch):
         monkeypatch.setattr(triton_closed_form, "UNITS", 4)
     n, p, h = shape
     g = network(p, h, sharing, activation)
-    # Of millions of pre-activations a few lie so near to zero that float32 takes them for the other side of the ReLU.
+    # Of millions of pre-activations a few lie so near to zero that float32 takes them for the other
+    # side of the ReLU.
     tolerance = 2e-3 if activation == "relu" and n * p * h > 10**6 else 3e-6
-    assert_agrees(triton_closed_form, g, torch.randn(n, p, dtype=torch.float64), torch.float32, DEVICE, tolerance)
+    assert_agrees(
+        triton_closed_form,
+        g,
+        torch.randn(n, p, dtype=torch.float64),
+        torch.float32,
+        DEVICE,
+        tolerance,
+    )
 
 
 @needs_triton
@@ -96,11 +113,15 @@ def test_triton_in_turns(sharing, monkeypatch):
     g = network(3, 5, sharing, "relu")
     blocks = -(-3 // triton_closed_form.FEATURES)
     monkeypatch.setattr(triton_closed_form, "MAX_BLOCK_SUMS", 2 * blocks * 5)  # two rows at a time
-    assert_agrees(triton_closed_form, g, torch.randn(5, 3, dtype=torch.float64), torch.float32, DEVICE, 3e-6)
+    assert_agrees(
+        triton_closed_form, g, torch.randn(5, 3, dtype=torch.float64), torch.float32, DEVICE, 3e-6
+    )
 
 
 @needs_triton
-@pytest.mark.parametrize(("sharing", "dtype"), [("indexed", torch.float16), ("strict", torch.bfloat16)])
+@pytest.mark.parametrize(
+    ("sharing", "dtype"), [("indexed", torch.float16), ("strict", torch.bfloat16)]
+)
 def test_triton_takes_half_precision_features(sharing, dtype):
     g = network(3, 5, sharing, "relu").float().to(DEVICE)
     half = torch.randn(6, 3, device=DEVICE).to(dtype).requires_grad_()
@@ -121,7 +142,9 @@ def test_no_feature_sees_itself_triton(sharing):
     rows = torch.randn(1, 5, device=DEVICE).expand(5, 5).contiguous().requires_grad_()
     (jacobian,) = torch.autograd.grad(g(rows), rows, torch.eye(5, device=DEVICE))
     assert torch.equal(jacobian.diagonal().cpu(), torch.zeros(5))
-    assert (jacobian + torch.eye(5, device=DEVICE)).abs().min() > 0  # every other derivative is there
+    assert (
+        jacobian + torch.eye(5, device=DEVICE)
+    ).abs().min() > 0  # every other derivative is there
 
 
 @both_sharings
@@ -165,7 +188,13 @@ def test_only_the_gradient_that_is_needed_is_computed(monkeypatch):
 def test_penalty_and_fit_are_those_of_the_plain_path(sharing, center, activation):
     """On the CPU, on the GPU and, from test_interpreter.py, in the interpreter."""
     torch.manual_seed(0)
-    options = {"hidden": 7, "sharing": sharing, "center": center, "activation": activation, "weight": 3.0}
+    options = {
+        "hidden": 7,
+        "sharing": sharing,
+        "center": center,
+        "activation": activation,
+        "weight": 3.0,
+    }
     fused = pfdl.PartialDecorrelation(5, **options).to(DEVICE)
     plain = pfdl.PartialDecorrelation(5, kernel="plain", **options).to(DEVICE)
     plain.load_state_dict(fused.state_dict())
@@ -175,7 +204,9 @@ def test_penalty_and_fit_are_those_of_the_plain_path(sharing, center, activation
         fused(found).backward()
         plain(wanted).backward()
         torch.testing.assert_close(found.grad, wanted.grad, rtol=1e-4, atol=1e-7)
-        torch.testing.assert_close(fused.last.decorrelation_loss, plain.last.decorrelation_loss, rtol=1e-4, atol=1e-8)
+        torch.testing.assert_close(
+            fused.last.decorrelation_loss, plain.last.decorrelation_loss, rtol=1e-4, atol=1e-8
+        )
         torch.testing.assert_close(fused.last.r2, plain.last.r2, rtol=1e-4, atol=1e-5)
     for a, b in zip(fused.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
@@ -184,8 +215,10 @@ def test_penalty_and_fit_are_those_of_the_plain_path(sharing, center, activation
 def test_differentiating_twice():
     g = network(5, 4, "strict", "gelu")
     u = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradgradcheck(lambda u, weight: torch.func.functional_call(g, {"first_weight": weight}, (u,)),
-                                        (u, g.first_weight))  # fmt: skip
+    assert torch.autograd.gradgradcheck(
+        lambda u, weight: torch.func.functional_call(g, {"first_weight": weight}, (u,)),
+        (u, g.first_weight),
+    )
     penalty = pfdl.PartialDecorrelation(5, hidden=4, activation="gelu").double()
     u = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     if not HAS_TRITON:
@@ -194,7 +227,9 @@ def test_differentiating_twice():
 
 @pytest.mark.skipif(INTERPRETING, reason="the interpreter changes which kernels are chosen")
 def test_which_kernels_are_chosen(monkeypatch):
-    def chosen(kernel="auto", device="cpu", dtype=torch.float32, hidden=(4,), activation=RELU, rows=3):
+    def chosen(
+        kernel="auto", device="cpu", dtype=torch.float32, hidden=(4,), activation=RELU, rows=3
+    ):
         return choose_kernels(kernel, Rows(torch.device(device), rows), dtype, hidden, activation)
 
     assert chosen(dtype=torch.float64) is cpu
@@ -225,6 +260,9 @@ def test_a_batch_without_rows_has_gradients_of_zero():
     g = network(6, 5, "strict", "relu").float()
     u = torch.empty(0, 6, requires_grad=True)
     gradients = torch.autograd.grad(g(u).sum(), [u, *g.parameters()])
-    assert [value.shape for value in gradients] == [u.shape, *(value.shape for value in g.parameters())]
+    assert [value.shape for value in gradients] == [
+        u.shape,
+        *(value.shape for value in g.parameters()),
+    ]
     assert not any(value.any() for value in gradients)
     assert network(6, 5, "strict", "relu", kernel="plain").float()(u).shape == (0, 6)

@@ -1,4 +1,6 @@
-"""Both losses and their gradients by Triton kernels, against autograd on the equations as the paper writes them."""
+"""Both losses and their gradients by Triton kernels, against autograd on the equations as the paper
+writes them.
+"""
 
 import copy
 
@@ -78,7 +80,9 @@ def test_penalty_triton(shape, center, mean):
     from pfdl.decorrelation.kernels import triton_losses
 
     u, correlated = (x.detach().float().double().requires_grad_() for x in arrays(shape, mean))
-    loss = (naive_decorrelation_loss if u.numel() < 100 else exact_decorrelation_loss)(u, correlated, center)
+    loss = (naive_decorrelation_loss if u.numel() < 100 else exact_decorrelation_loss)(
+        u, correlated, center
+    )
     of_u, of_correlated = torch.autograd.grad(loss, (u, correlated), retain_graph=True)
     here = there(u, correlated)
     flags = torch.zeros(2, device=DEVICE)
@@ -104,12 +108,16 @@ def test_a_feature_far_larger_than_the_others_is_noticed_triton():
     assert flags.tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize(("sharing", "center", "fit_steps"), [("strict", "none", 1), ("indexed", "batch", 2)])
+@pytest.mark.parametrize(
+    ("sharing", "center", "fit_steps"), [("strict", "none", 1), ("indexed", "batch", 2)]
+)
 def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps):
     from pfdl.decorrelation.kernels.both_steps import both_steps, serve
 
     torch.manual_seed(0)
-    together = pfdl.PartialDecorrelation(5, hidden=5, sharing=sharing, center=center, fit_steps=fit_steps).to(DEVICE)
+    together = pfdl.PartialDecorrelation(
+        5, hidden=5, sharing=sharing, center=center, fit_steps=fit_steps
+    ).to(DEVICE)
     apart = copy.deepcopy(together)
     for penalty in (together, apart):
         penalty.fit_step(torch.randn(5, 5, generator=torch.Generator().manual_seed(1)).to(DEVICE))
@@ -117,7 +125,9 @@ def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps)
     assert serve(together, u, Batch(5))
     assert not serve(together, u.detach(), Batch(5))
     assert not serve(together, u, Batch(10, 2))
-    unexplained, variance, gradient, losses = both_steps(together, u.detach(), LateReport().flags(u.device))
+    unexplained, variance, gradient, losses = both_steps(
+        together, u.detach(), LateReport().flags(u.device)
+    )
     apart.fit_step(u)
     apart.penalty(u).backward()
     torch.testing.assert_close(unexplained, apart.last.unexplained, rtol=1e-4, atol=1e-6)
@@ -142,7 +152,9 @@ def test_the_fused_penalty_is_differentiated_once_only_triton():
         torch.autograd.grad(loss, u, create_graph=True)
 
 
-@pytest.mark.parametrize("value", [torch.nan, 1e10] if INTERPRETING else [torch.nan, -torch.inf, 1e10, 1e38])
+@pytest.mark.parametrize(
+    "value", [torch.nan, 1e10] if INTERPRETING else [torch.nan, -torch.inf, 1e10, 1e38]
+)
 def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monkeypatch):
     from pfdl.decorrelation.kernels.both_steps import run
 
@@ -159,13 +171,17 @@ def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monke
     for name in before.keys() - {"_extra_state"}:
         assert torch.equal(before[name], after[name]), name
     moments, kept = (state["_extra_state"]["optimizer"]["state"] for state in (after, before))
-    assert all(torch.equal(moments[key][name], kept[key][name]) for key in kept for name in kept[key])
+    assert all(
+        torch.equal(moments[key][name], kept[key][name]) for key in kept for name in kept[key]
+    )
     with pytest.raises(ValueError, match="That batch did not update g"):
         penalty._late_report.read()
     assert run(penalty, u, 1.0).isfinite()
 
 
-@pytest.mark.parametrize("layout", [lambda u: u.T.contiguous().T, lambda u: u[:1].expand(5, 5), lambda u: u[::2]])
+@pytest.mark.parametrize(
+    "layout", [lambda u: u.T.contiguous().T, lambda u: u[:1].expand(5, 5), lambda u: u[::2]]
+)
 def test_memory_that_is_laid_out_oddly_is_read_as_numbers_triton(layout):
     from pfdl.decorrelation.kernels.both_steps import both_steps
 

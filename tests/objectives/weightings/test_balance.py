@@ -31,7 +31,9 @@ def test_the_weights_of_one_batch_are_those_of_the_definition(smoothing):
     weighting = Balance(smoothing=smoothing)
     weights = weighting(labels, environments)
     torch.testing.assert_close(weights, naive(labels, environments, smoothing))
-    assert float(weighting.effective_sample_size) == pytest.approx(float(weights.sum() ** 2 / weights.square().sum()))
+    assert float(weighting.effective_sample_size) == pytest.approx(
+        float(weights.sum() ** 2 / weights.square().sum())
+    )
 
 
 def test_counts_grow_over_batches():
@@ -102,4 +104,6 @@ def test_what_cannot_be_counted_is_named(labels, environments, message):
 
 
 def test_an_empty_cell_says_nothing():
-    assert torch.isfinite(balancing_table(torch.tensor([[4.0, 0.0], [0.0, 0.0]]), smoothing=0.0)).all()
+    assert torch.isfinite(
+        balancing_table(torch.tensor([[4.0, 0.0], [0.0, 0.0]]), smoothing=0.0)
+    ).all()

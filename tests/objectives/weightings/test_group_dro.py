@@ -1,4 +1,6 @@
-"""GroupDRO over groups, one class in one context each, against Sagawa et al.'s update written with dictionaries."""
+"""GroupDRO over groups, one class in one context each, against Sagawa et al.'s update written with
+dictionaries.
+"""
 
 import copy
 import math
@@ -12,11 +14,12 @@ from tests.states import equal
 
 
 class Naive:
-    """The authors' update (group_DRO, loss.py, LossComputer.compute_robust_loss) with one share per group.
+    """The authors' update (group_DRO, loss.py, LossComputer.compute_robust_loss) with one share per
+    group.
 
-    Each batch multiplies every share by exp(η × (the group's mean risk, 0 if absent, + C/√n)) and normalises; the loss
-    is Σ_g q_g R_g over all groups, absent ones having R_g = 0. The logarithms of the shares are kept here, so that none
-    underflows.
+    Each batch multiplies every share by exp(η × (the group's mean risk, 0 if absent, + C/√n)) and
+    normalises; the loss is Σ_g q_g R_g over all groups, absent ones having R_g = 0. The logarithms
+    of the shares are kept here, so that none underflows.
     """
 
     def __init__(self, counts, step_size, adjustment=0.0):
@@ -38,7 +41,9 @@ class Naive:
         total = most + math.log(sum(math.exp(share - most) for share in self.log_shares.values()))
         self.log_shares = {group: share - total for group, share in self.log_shares.items()}
         shares = {group: math.exp(share) for group, share in self.log_shares.items()}
-        return sum(shares[group] * mean for group, mean in means.items()), sum(shares[group] for group in means)
+        return sum(shares[group] * mean for group, mean in means.items()), sum(
+            shares[group] for group in means
+        )
 
 
 def count(labels, environments):
@@ -60,18 +65,23 @@ def test_shares_and_loss_are_those_of_the_authors(adjustment, renormalize):
     weighting = GroupDRO(step_size=0.5, adjustment=adjustment, renormalize=renormalize)
     weighting.prepare(labels, environments)
     for seed in range(1, 6):
-        risks, labels, environments = batch(seed, 5 if seed == 3 else 30)  # some groups are missing from the short one
+        # Some groups are missing from the short one
+        risks, labels, environments = batch(seed, 5 if seed == 3 else 30)
         weights = weighting(risks, labels, environments)
         loss, present = naive.loss(risks, labels, environments)
         expected = loss / present if renormalize else loss
         torch.testing.assert_close((weights * risks).mean(), expected, rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(weights.mean(), torch.tensor(1.0 if renormalize else present))
         for (label, environment), share in naive.log_shares.items():
-            assert weighting.shares[label, environment].item() == pytest.approx(math.exp(share), rel=1e-4)
+            assert weighting.shares[label, environment].item() == pytest.approx(
+                math.exp(share), rel=1e-4
+            )
 
 
 def test_a_share_too_small_for_float32_is_remembered():
-    """Risks (0.01, 4, 4, 4) at step size 1: after 40 steps the first share is 5e-71, and it must not come back."""
+    """Risks (0.01, 4, 4, 4) at step size 1: after 40 steps the first share is 5e-71, and it must
+    not come back.
+    """
     labels, environments = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
     weighting, naive = GroupDRO(step_size=1.0), Naive(count(labels, environments), 1.0)
     risks = torch.tensor([0.01, 4.0, 4.0, 4.0])
@@ -82,21 +92,27 @@ def test_a_share_too_small_for_float32_is_remembered():
     assert weighting.log_shares[0, 0].item() == pytest.approx(naive.log_shares[0, 0], rel=1e-4)
     assert weighting.shares[0, 0] == 0
     alone = weighting(torch.tensor([1.0, 1.0]), torch.tensor([0, 0]), torch.tensor([0, 0]))
-    torch.testing.assert_close(alone, torch.ones(2))  # a batch of that group alone still has weights
+    # A batch of that group alone still has weights
+    torch.testing.assert_close(alone, torch.ones(2))
 
 
 def test_the_adjustment_needs_the_sizes_of_the_groups():
     weighting = GroupDRO(adjustment=1.0)
-    with pytest.raises(ValueError, match=r"adjustment is 1.0, which needs the sizes of the groups; call prepare"):
+    with pytest.raises(
+        ValueError, match=r"adjustment is 1.0, which needs the sizes of the groups; call prepare"
+    ):
         weighting(*batch(0))
     assert weighting.table.numel() == 0
 
 
 @pytest.mark.parametrize(
-    ("share", "expected"), [(1.0, [1, 1, 1, 1]), (0.5, [0, 2, 0, 2]), (0.3, [0, 4 * (1 - 1 / 1.2), 0, 1 / 0.3])]
+    ("share", "expected"),
+    [(1.0, [1, 1, 1, 1]), (0.5, [0, 2, 0, 2]), (0.3, [0, 4 * (1 - 1 / 1.2), 0, 1 / 0.3])],
 )
 def test_cvar_is_the_mean_of_the_worst_samples(share, expected):
-    """As RobustLoss(geometry="cvar") of Levy et al.: 1/(αn) for ⌊αn⌋ samples, what is left of 1 for the next."""
+    """As RobustLoss(geometry="cvar") of Levy et al.: 1/(αn) for ⌊αn⌋ samples, what is left of 1 for
+    the next.
+    """
     weights = CVaR(share=share)(torch.tensor([0.1, 2.0, 0.2, 3.0]))
     torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float32))
 
@@ -105,9 +121,12 @@ def test_cvar_is_the_mean_of_the_worst_samples(share, expected):
 def test_with_one_context_there_is_nothing_to_be_robust_to(context):
     weighting = GroupDRO(step_size=1.0)
     for _ in range(2):
-        weights = weighting(torch.tensor([5.0, 0.0, 0.0]), torch.tensor([0, 1, 1]), torch.full((3,), context))
+        weights = weighting(
+            torch.tensor([5.0, 0.0, 0.0]), torch.tensor([0, 1, 1]), torch.full((3,), context)
+        )
         torch.testing.assert_close(weights, torch.ones(3))
-    torch.testing.assert_close(weighting.shares[:, context], torch.tensor([0.5, 0.5]))  # no group has learnt anything
+    # No group has learnt anything
+    torch.testing.assert_close(weighting.shares[:, context], torch.tensor([0.5, 0.5]))
     classes = torch.tensor([0, 1, 1])  # given as the contexts, too, they are what it is robust to
     weights = GroupDRO(step_size=1.0)(torch.tensor([5.0, 0.0, 0.0]), classes, classes)
     assert weights[0] > 10 * weights[1]
@@ -134,7 +153,11 @@ def test_preparing_does_not_forget_loaded_shares():
     ("risks", "environments", "message"),
     [
         (torch.ones(3), torch.tensor([0, 1, -1]), "needs the context of every sample"),
-        (torch.tensor([1.0, torch.nan, 1.0]), torch.tensor([0, 1, 1]), "one finite number per sample"),
+        (
+            torch.tensor([1.0, torch.nan, 1.0]),
+            torch.tensor([0, 1, 1]),
+            "one finite number per sample",
+        ),
         (torch.ones(2), torch.tensor([0, 1, 1]), r"risks have shape \(2,\) for 3 samples"),
         (torch.full((3,), 3e38), torch.tensor([0, 1, 1]), "the shares of the groups overflow"),
     ],

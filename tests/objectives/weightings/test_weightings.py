@@ -72,7 +72,9 @@ def test_dwr_by_samples_and_by_features_is_the_loop(p):
 def test_the_gradient_of_balance_is_that_of_autograd():
     f, w = features(15, 6).double(), weights_of(15).requires_grad_()
     f[:, 2] = f[:, 2].abs() + 0.1  # always on: nothing to compare
-    torch.testing.assert_close(balance_gradient(f, w.detach()), *torch.autograd.grad(naive_balance(f, w), w))
+    torch.testing.assert_close(
+        balance_gradient(f, w.detach()), *torch.autograd.grad(naive_balance(f, w), w)
+    )
 
 
 @pytest.mark.parametrize("batches", [1, 3])
@@ -106,7 +108,9 @@ def test_cnbb_is_projected_gradient_descent_on_its_loss():
     weights = torch.full((20,), 1 / 20, dtype=torch.float64)
     for _ in range(6):
         weights.requires_grad_()
-        (gradient,) = torch.autograd.grad(naive_balance(f, weights) + 0.01 * weights.square().sum(), weights)
+        (gradient,) = torch.autograd.grad(
+            naive_balance(f, weights) + 0.01 * weights.square().sum(), weights
+        )
         weights = (weights.detach() - 0.002 * (gradient - gradient.mean())).abs()
         weights = weights / weights.sum()
     found = CNBB(steps=6, learning_rate=0.002, size_weight=0.01)(f.float())
@@ -124,7 +128,9 @@ def test_cnbb_is_projected_gradient_descent_on_its_loss():
     ],
 )
 def test_cnbb_gives_the_weights_of_its_public_reimplementation(shape, rank, scale, first, share):
-    """First weights and effective share by CNBBLoss (causal-semantic-generative-model, methods/cnbb.py, defaults)."""
+    """First weights and effective share by CNBBLoss (causal-semantic-generative-model,
+    methods/cnbb.py, defaults).
+    """
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(shape[0], rank or shape[1], generator=generator)
     mixed = drawn @ torch.randn(rank, shape[1], generator=generator) if rank else drawn
@@ -152,12 +158,18 @@ def test_dwr_learns_a_weight_for_every_training_sample_and_acts():
 
 
 def test_dwr_says_once_that_its_weights_collapsed_and_not_where_they_act():
-    """Fewer than twice as many samples as features: all weights fall to zero; near copies: on a few samples."""
+    """Fewer than twice as many samples as features: all weights fall to zero; near copies: on a few
+    samples.
+    """
     generator = torch.Generator().manual_seed(0)
     few = torch.randn(60, 50, generator=generator)
-    copies = torch.randn(200, 1, generator=generator) + 0.01 * torch.randn(200, 50, generator=generator)
+    copies = torch.randn(200, 1, generator=generator) + 0.01 * torch.randn(
+        200, 50, generator=generator
+    )
     dwr = DWR()
-    with pytest.warns(UserWarning, match=r"the weights of DWR fell to zero \(mean .*instead of 1.*here 60 for 50"):
+    with pytest.warns(
+        UserWarning, match=r"the weights of DWR fell to zero \(mean .*instead of 1.*here 60 for 50"
+    ):
         dwr.fit(few)
     dwr(torch.arange(8))
     assert dwr.metrics()["mean_weight"] < 1e-3
@@ -171,7 +183,8 @@ def test_dwr_says_once_that_its_weights_collapsed_and_not_where_they_act():
         dwr.fit(copies)
     assert dwr.learnt["effective_share_of_all"] < 0.05
     batch = BatchDWR(learning_rate=0.05)
-    torch.testing.assert_close(batch(few), torch.ones(60), atol=0.1, rtol=0)  # equal, and near zero before
+    # Equal, and near zero before
+    torch.testing.assert_close(batch(few), torch.ones(60), atol=0.1, rtol=0)
     assert batch.metrics()["mean_weight"] < 0.01
 
 
@@ -182,7 +195,10 @@ def test_dwr_decorrelates_features_in_any_units(mean, scale):
     with pytest.warns(UserWarning, match=r"worth \d+ of 300 samples"):
         dwr.fit((mean + scale * x.double()).float())
     x = (x - x.mean(0)) / x.std(0, correction=0)
-    before, after = (dwr_loss_and_gradient(x, weights)[0] for weights in (torch.ones(300), dwr(torch.arange(300))))
+    before, after = (
+        dwr_loss_and_gradient(x, weights)[0]
+        for weights in (torch.ones(300), dwr(torch.arange(300)))
+    )
     assert after < 0.001 * before
 
 
@@ -196,13 +212,17 @@ def test_an_objective_hands_dwr_the_numbers_of_the_samples():
     torch.testing.assert_close(loss, (dwr(batch) * risks).mean())
     with pytest.raises(ValueError, match=r"DWR needs indices; pass indices="):
         objective(logits, labels)
-    with pytest.raises(ValueError, match=r"indices go from 3 to 40 and DWR has weights of 40 samples; call fit"):
+    with pytest.raises(
+        ValueError, match=r"indices go from 3 to 40 and DWR has weights of 40 samples; call fit"
+    ):
         objective(logits, labels, indices=torch.tensor([3, 30, 7, 40]))
     resumed = DWR()
     resumed.load_state_dict(dwr.state_dict())
     assert torch.equal(resumed(batch), dwr(batch))
     for wrong in (torch.zeros(40), torch.eye(40)[0] - 0.1):
-        with pytest.raises(ValueError, match="sample_weights in the state are negative or all zero"):
+        with pytest.raises(
+            ValueError, match="sample_weights in the state are negative or all zero"
+        ):
             resumed.load_state_dict({"sample_weights": wrong})
 
 
@@ -217,7 +237,9 @@ def test_random_fourier_features_by_definition():
             angles = [(frequency[f] * u[i, j] + phase[f, j]).item() for j in range(3)]
             for j in range(3):
                 angle = (angles[j] - min(angles)) / (max(angles) - min(angles)) * math.pi / 2
-                assert mapped[f, i, j].item() == pytest.approx(math.cos(angle) + math.sin(angle), abs=1e-5)
+                assert mapped[f, i, j].item() == pytest.approx(
+                    math.cos(angle) + math.sin(angle), abs=1e-5
+                )
 
 
 def test_uniform_has_all_samples():
@@ -240,7 +262,9 @@ def test_stablenet_memory_is_a_mean_first_and_then_a_moving_average():
     torch.testing.assert_close(weighting.memory_features, 0.75 * before + 0.25 * batches[10])
     before = weighting.memory_features.clone()
     weighting(batches[11][:2])  # the short last batch of an epoch
-    torch.testing.assert_close(weighting.memory_features[:2], 0.75 * before[:2] + 0.25 * batches[11][:2])
+    torch.testing.assert_close(
+        weighting.memory_features[:2], 0.75 * before[:2] + 0.25 * batches[11][:2]
+    )
     assert torch.equal(weighting.memory_features[2:], before[2:])
     assert weighting.batches_seen == 12
 
@@ -249,7 +273,9 @@ def test_stablenet_refuses_what_would_spoil_its_memory():
     weighting = StableNet()
     weighting(features(6))
     before = weighting.memory_features.clone()
-    with pytest.raises(ValueError, match="features have 3 columns, but StableNet remembers batches of 4"):
+    with pytest.raises(
+        ValueError, match="features have 3 columns, but StableNet remembers batches of 4"
+    ):
         weighting(features(6, 3))
     assert torch.equal(weighting.memory_features, before)
     assert weighting.batches_seen == 1
@@ -261,7 +287,8 @@ def test_a_replayed_cuda_graph_gives_the_same_weights(kind):
     replayed, stepwise = kind().cuda(), kind().cuda()
     for batch in range(8):
         u = features(24, 40, seed=batch).cuda()
-        stepwise.captured = Captured()  # without a record, so the first calls of a kind, which run step by step
+        # Without a record, so the first calls of a kind, which run step by step
+        stepwise.captured = Captured()
         torch.manual_seed(batch)
         expected = stepwise(u)
         torch.manual_seed(batch)

@@ -1,4 +1,6 @@
-"""Leave-one-out arithmetic: every feature predicted from all the others, without p copies of the input."""
+"""Leave-one-out arithmetic: every feature predicted from all the others, without p copies of the
+input.
+"""
 
 from pfdl.decorrelation.kernels.function import KERNELS, LeaveOneOut, choose_kernels
 from pfdl.decorrelation.kernels.leave_one_out import leave_one_out_mlp

@@ -1,8 +1,8 @@
 """Both steps of Algorithm 1 on a GPU: a few fused kernels for each, all of them one CUDA graph.
 
-The numbers are those of :mod:`pfdl.decorrelation.functional` with autograd. Here every pass over an (n, p) array is one
-launch, g's own Adam step and the check before it are three, and Python launches the whole once: a hundred small
-launches would take longer than the work.
+The numbers are those of :mod:`pfdl.decorrelation.functional` with autograd. Here every pass over an
+(n, p) array is one launch, g's own Adam step and the check before it are three, and Python launches
+the whole once: a hundred small launches would take longer than the work.
 """
 
 from __future__ import annotations
@@ -35,27 +35,39 @@ def serve(penalty: PartialDecorrelation, u: Tensor, batch: Batch) -> bool:
 
 
 def run(penalty: PartialDecorrelation, u: Tensor, weight: float) -> Tensor:
-    """Fit g, note what the penalty saw, and return weight × L_decorr, which can be differentiated once.
+    """Fit g, note what the penalty saw, and return weight × L_decorr, which can be differentiated
+    once.
 
-    Both steps are recorded after a few calls, and again when anything changed that a record fixes: the shape, where
-    g's parameters and their moments lie, or a setting.
+    Both steps are recorded after a few calls, and again when anything changed that a record fixes:
+    the shape, where g's parameters and their moments lie, or a setting.
     """
     flags = penalty._late_report.flags(u.device)
-    settings = (penalty.fit_steps, penalty.center, penalty.decomposition.sharing, _state_of(penalty))
+    settings = (
+        penalty.fit_steps,
+        penalty.center,
+        penalty.decomposition.sharing,
+        _state_of(penalty),
+    )
     found = penalty._captured.run(lambda u: both_steps(penalty, u, flags), [u.detach()], settings)
     penalty._late_report.send()
     unexplained, variance, gradient, (loss, level, covariance) = found
     penalty.completed_fits += 1
     penalty.last = replace(
-        penalty.last, unexplained=unexplained, variance=variance, decorrelation_loss=loss, weight=weight,
-        level_part=level, covariance_part=covariance,
-    )  # fmt: skip
+        penalty.last,
+        unexplained=unexplained,
+        variance=variance,
+        decorrelation_loss=loss,
+        weight=weight,
+        level_part=level,
+        covariance_part=covariance,
+    )
     result: Tensor = _WithGradient.apply(u, loss, gradient, weight)
     return result
 
 
 def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[Tensor]:
-    """Update g and return L_g and variance of each feature, ∂L_decorr/∂u, and L_decorr with its two parts, shape (3,).
+    """Update g and return L_g and variance of each feature, ∂L_decorr/∂u, and L_decorr with its two
+    parts, shape (3,).
 
     Args:
         penalty: Whose g it is.
@@ -71,18 +83,31 @@ def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[
         net = _lay_out(penalty, u)
         correlated, base = kernels.predict(net)
         of_correlated, unexplained, variance, means = losses.fit_errors(net.u, correlated)
-        gradients = [one.contiguous() for one in kernels.parameter_gradients(net, base, of_correlated)]
+        gradients = [
+            one.contiguous() for one in kernels.parameter_gradients(net, base, of_correlated)
+        ]
         take_step(penalty.optimizer, parameters, gradients, unexplained, flags)
     net = _lay_out(penalty, u)
     correlated, base = kernels.predict(net)
-    found, of_correlated, direct = losses.penalty(net.u, correlated, means, penalty.center == "batch", flags)
-    return [unexplained, variance, kernels.feature_gradient(net, base, of_correlated, onto=direct), found]
+    found, of_correlated, direct = losses.penalty(
+        net.u, correlated, means, penalty.center == "batch", flags
+    )
+    return [
+        unexplained,
+        variance,
+        kernels.feature_gradient(net, base, of_correlated, onto=direct),
+        found,
+    ]
 
 
 def _lay_out(penalty: PartialDecorrelation, u: Tensor) -> OneHidden:
-    weight, offset, readout, constant = (parameter.detach() for parameter in penalty.decomposition.parameters())
+    weight, offset, readout, constant = (
+        parameter.detach() for parameter in penalty.decomposition.parameters()
+    )
     activation = type(penalty.decomposition.activation).__name__.lower()
-    return OneHidden(u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation)
+    return OneHidden(
+        u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation
+    )
 
 
 def _state_of(penalty: PartialDecorrelation) -> Hashable:
@@ -101,7 +126,9 @@ class _WithGradient(torch.autograd.Function):
     """``weight * loss`` as a function of the features, whose gradient is known."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, loss: Tensor, gradient: Tensor, weight: float) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, loss: Tensor, gradient: Tensor, weight: float
+    ) -> Tensor:
         ctx.gradient, ctx.weight = gradient, weight
         return weight * loss
 
@@ -109,8 +136,8 @@ class _WithGradient(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "the fused penalty can be differentiated once only; for gradients of gradients construct it with "
-                "kernel='plain'."
+                "the fused penalty can be differentiated once only; for gradients of gradients"
+                " construct it with kernel='plain'."
             )
         outer = outer if ctx.weight == 1 else outer * ctx.weight
         return outer * ctx.gradient, None, None, None

@@ -1,4 +1,6 @@
-"""The leave-one-out network with one hidden layer as a function of autograd, and which kernels compute it where."""
+"""The leave-one-out network with one hidden layer as a function of autograd, and which kernels
+compute it where.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from torch.nn import functional as F
 from pfdl.decorrelation.kernels.leave_one_out import leave_one_out_mlp
 
 KERNELS = ("auto", "plain")
-"""``"auto"``: the closed form where there is one, Triton on a GPU and PyTorch on a CPU. ``"plain"``: with autograd."""
+"""``"auto"``: the closed form where there is one, Triton on a GPU and PyTorch on a CPU.
+``"plain"``: with autograd.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,10 @@ class OneHidden:
     """A one-hidden-layer g and the rows it is applied to; its tensors are cut off from autograd.
 
     Attributes:
-        u: Features, shape (n, p), contiguous; any floating type on a GPU, the type of the weights elsewhere.
-        weight: W by coordinate, shape (p, h) if coordinate j is masked (indexed), (p − 1, h) if it is removed (strict);
-            contiguous.
+        u: Features, shape (n, p), contiguous; any floating type on a GPU, the type of the weights
+            elsewhere.
+        weight: W by coordinate, shape (p, h) if coordinate j is masked (indexed), (p − 1, h) if it
+            is removed (strict); contiguous.
         offset: Added to the pre-activations: shape (p, h) if indexed, (h,) if strict; contiguous.
         readout: v, shape (h,).
         constant: c, shape (1,).
@@ -51,12 +56,14 @@ class OneHidden:
 
 
 class LeaveOneOut(torch.autograd.Function):
-    """Ũ, shape (n, p), from u, the parameters of g, the module with the kernels and the name of the activation.
+    """Ũ, shape (n, p), from u, the parameters of g, the module with the kernels and the name of the
+    activation.
 
-    The kernels are three functions: ``predict(net)`` returns Ũ and anything that the gradients can use again,
-    ``parameter_gradients(net, base, G)`` and ``feature_gradient(net, base, G)`` take that and G = ∂L/∂Ũ. Gradients have
-    the shapes in which :class:`pfdl.FeatureDecomposition` keeps weight, offset, readout and constant. In the backward
-    pass only those are computed that are asked for.
+    The kernels are three functions: ``predict(net)`` returns Ũ and anything that the gradients can
+    use again, ``parameter_gradients(net, base, G)`` and ``feature_gradient(net, base, G)`` take
+    that and G = ∂L/∂Ũ. Gradients have the shapes in which :class:`pfdl.FeatureDecomposition` keeps
+    weight, offset, readout and constant. In the backward pass only those are computed that are
+    asked for.
     """
 
     @staticmethod
@@ -73,7 +80,12 @@ class LeaveOneOut(torch.autograd.Function):
         """Return Ũ, and keep what the backward pass uses."""
         ctx.kernels = kernels
         ctx.net = OneHidden(
-            u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation
+            u.contiguous(),
+            weight.T.contiguous(),
+            offset.contiguous(),
+            readout[0],
+            constant,
+            activation,
         )
         ctx.save_for_backward(u, weight, offset, readout, constant)
         out: Tensor
@@ -82,33 +94,49 @@ class LeaveOneOut(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients, with a graph of their own if they are to be differentiated again."""
+        """Return the gradients, with a graph of their own if they are to be differentiated
+        again.
+        """
         inputs = ctx.saved_tensors  # raises if one of them was changed since
         if torch.is_grad_enabled():
             return (*_differentiable_gradients(ctx, inputs, gradient), None, None)
         of_u: Tensor | None = None
         of_parameters: tuple[Tensor | None, ...] = (None,) * 4
         if ctx.needs_input_grad[0]:
-            of_u = ctx.kernels.feature_gradient(ctx.net, ctx.base, gradient.contiguous()).to(inputs[0].dtype)
+            of_u = ctx.kernels.feature_gradient(ctx.net, ctx.base, gradient.contiguous()).to(
+                inputs[0].dtype
+            )
         if any(ctx.needs_input_grad[1:5]):
-            of_parameters = ctx.kernels.parameter_gradients(ctx.net, ctx.base, gradient.contiguous())
+            of_parameters = ctx.kernels.parameter_gradients(
+                ctx.net, ctx.base, gradient.contiguous()
+            )
         return (of_u, *of_parameters, None, None)
 
 
-def _differentiable_gradients(ctx: Any, inputs: tuple[Tensor, ...], gradient: Tensor) -> list[Tensor | None]:
+def _differentiable_gradients(
+    ctx: Any, inputs: tuple[Tensor, ...], gradient: Tensor
+) -> list[Tensor | None]:
     wanted = [value for value, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
     with torch.enable_grad():
         u, weight, offset, readout, constant = inputs
         activation = {"relu": torch.relu, "gelu": F.gelu}[ctx.net.activation]
-        out = leave_one_out_mlp(u.to(weight.dtype), weight.T, offset, [(readout, constant)], activation)
+        out = leave_one_out_mlp(
+            u.to(weight.dtype), weight.T, offset, [(readout, constant)], activation
+        )
         found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
     return [next(found) if needed else None for needed in ctx.needs_input_grad[:5]]
 
 
 def choose_kernels(
-    kernel: str, features: Tensor, dtype: torch.dtype, hidden: tuple[int, ...], activation: nn.Module
+    kernel: str,
+    features: Tensor,
+    dtype: torch.dtype,
+    hidden: tuple[int, ...],
+    activation: nn.Module,
 ) -> ModuleType | None:
-    """Return the module with the kernels of g's closed form, or None where the plain path has to run."""
+    """Return the module with the kernels of g's closed form, or None where the plain path has to
+    run.
+    """
     device = features.device.type
     if kernel == "plain" or len(hidden) != 1 or type(activation) not in (nn.ReLU, nn.GELU):
         return None
@@ -118,7 +146,10 @@ def choose_kernels(
         if dtype != torch.float32 or not _has_triton():
             return None
         if len(features):  # a process of several may have no rows, for which a GPU has no work
-            from pfdl.decorrelation.kernels import triton_closed_form  # late: Triton comes with PyTorch for CUDA only
+            # Late: Triton comes with PyTorch for CUDA only
+            from pfdl.decorrelation.kernels import (
+                triton_closed_form,
+            )
 
             return triton_closed_form
     elif device != "cpu":

@@ -1,18 +1,20 @@
-"""The leave-one-out multi-layer perceptron in plain PyTorch: any depth, any activation, with autograd.
+"""The leave-one-out multi-layer perceptron in plain PyTorch: any depth, any activation, with
+autograd.
 
 A network that predicts feature j from all the others has the first-layer pre-activation
 
     pre_j  =  Σ_{k<j} before_k u_k  +  Σ_{k>j} after_k u_k  +  offset_j
 
-where ``before_k`` is the weight of coordinate k as seen by features that come after it and ``after_k`` its weight
-as seen by features that come before it. The paper's network, which *removes* coordinate j and so shifts all later
-ones by one place, has ``before_k = W[:, k]`` and ``after_k = W[:, k-1]``; a network that *masks* coordinate j has
-``before = after``.
+where ``before_k`` is the weight of coordinate k as seen by features that come after it and
+``after_k`` its weight as seen by features that come before it. The paper's network, which *removes*
+coordinate j and so shifts all later ones by one place, has ``before_k = W[:, k]`` and ``after_k =
+W[:, k-1]``; a network that *masks* coordinate j has ``before = after``.
 
-Coordinates are grouped into blocks of ``BLOCK``. What lies outside the block of j is the same for all j of the
-block, a sum over the blocks before it and over those after it; what lies inside is one small matrix product with the
-diagonal left out. That makes O(n·p·h) work out of O(n·p²·h), all of it in matrix products, and u_j never enters pre_j,
-not even to be subtracted again: pre_j is the same to the last bit, however large u_j is.
+Coordinates are grouped into blocks of ``BLOCK``. What lies outside the block of j is the same for
+all j of the block, a sum over the blocks before it and over those after it; what lies inside is one
+small matrix product with the diagonal left out. That makes O(n·p·h) work out of O(n·p²·h), all of
+it in matrix products, and u_j never enters pre_j, not even to be subtracted again: pre_j is the
+same to the last bit, however large u_j is.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -27,7 +29,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 BLOCK = 16
-"""Coordinates per block: large enough to be a matrix product, small enough to waste little work inside it."""
+"""Coordinates per block: large enough to be a matrix product, small enough to waste little work
+inside it.
+"""
 
 CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**25}
 """Floats one hidden-layer chunk may hold: what fits the cache of a CPU, what fills a GPU."""
@@ -37,18 +41,25 @@ Layer = tuple[Tensor, Tensor]
 
 
 def leave_one_out_mlp(
-    u: Tensor, weight: Tensor, offset: Tensor, layers: Sequence[Layer], activation: Callable[[Tensor], Tensor]
+    u: Tensor,
+    weight: Tensor,
+    offset: Tensor,
+    layers: Sequence[Layer],
+    activation: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Apply a network to every leave-one-out version of each row of ``u``.
 
-    The work is cut into chunks that are recomputed in the backward pass, so that memory stays bounded.
+    The work is cut into chunks that are recomputed in the backward pass, so that memory stays
+    bounded.
 
     Args:
         u: Features, shape (n, p).
-        weight: First layer's weight by coordinate, shape (p − 1, h) if coordinate j is removed, (p, h) if it is masked.
-        offset: What is added to the pre-activations, shape (h,), or (p, h) if each feature has its own.
-        layers: The linear layers after the first; the last has one output. Empty if the first layer has width 1
-            and is the last.
+        weight: First layer's weight by coordinate, shape (p − 1, h) if coordinate j is removed, (p,
+            h) if it is masked.
+        offset: What is added to the pre-activations, shape (h,), or (p, h) if each feature has its
+            own.
+        layers: The linear layers after the first; the last has one output. Empty if the first layer
+            has width 1 and is the last.
         activation: The elementwise function between layers.
 
     Returns:
@@ -74,19 +85,28 @@ def leave_one_out_mlp(
         return hidden.squeeze(-1)
 
     predictions = []
-    for first_row in range(0, max(1, n), rows):  # once also without rows, so that there is a graph to the weights
-        u_blocks = in_blocks(u[first_row : first_row + rows].T, block).transpose(1, 2)  # (blocks, rows, block)
+    for first_row in range(
+        0, max(1, n), rows
+    ):  # once also without rows, so that there is a graph to the weights
+        # (blocks, rows, block)
+        u_blocks = in_blocks(u[first_row : first_row + rows].T, block).transpose(1, 2)
         outside = sums_of_others(u_blocks @ before, u_blocks @ after)
         parts = []
         for first in range(0, len(u_blocks), blocks):
             arguments = (u_blocks[first : first + blocks], outside[first : first + blocks], first)
-            parts.append(predict(*arguments) if one_chunk else checkpoint(predict, *arguments, use_reentrant=False))
+            parts.append(
+                predict(*arguments)
+                if one_chunk
+                else checkpoint(predict, *arguments, use_reentrant=False)
+            )
         predictions.append(torch.cat(parts).transpose(0, 1).flatten(1)[:, :p])
     return torch.cat(predictions)
 
 
 def by_coordinate(weight: Tensor, p: int) -> tuple[Tensor, Tensor]:
-    """Return the weights of each coordinate for the features after it and for those before it, both (p, h)."""
+    """Return the weights of each coordinate for the features after it and for those before it, both
+    (p, h).
+    """
     if len(weight) == p:
         return weight, weight
     # Removing coordinate j shifts those after it by one place, so each has two weights.
@@ -100,7 +120,9 @@ def in_blocks(coordinates: Tensor, block: int) -> Tensor:
 
 
 def sums_of_others(from_left: Tensor, from_right: Tensor) -> Tensor:
-    """Return for each block the sum over the blocks before it of one tensor and over those after it of the other."""
+    """Return for each block the sum over the blocks before it of one tensor and over those after it
+    of the other.
+    """
     zero = torch.zeros_like(from_left[:1])
     left = torch.cat([zero, from_left[:-1].cumsum(0)])
     right = torch.cat([from_right[1:].flip(0).cumsum(0).flip(0), zero])
@@ -108,7 +130,12 @@ def sums_of_others(from_left: Tensor, from_right: Tensor) -> Tensor:
 
 
 def inside_blocks(before: Tensor, after: Tensor) -> Tensor:
-    """Return the weights of a block's coordinates k for its features j, (blocks, k, j·h): zero where k is j."""
+    """Return the weights of a block's coordinates k for its features j, (blocks, k, j·h): zero
+    where k is j.
+    """
     ones = before.new_ones(before.shape[1], before.shape[1])
-    within = before[:, :, None] * torch.triu(ones, 1)[..., None] + after[:, :, None] * torch.tril(ones, -1)[..., None]
+    within = (
+        before[:, :, None] * torch.triu(ones, 1)[..., None]
+        + after[:, :, None] * torch.tril(ones, -1)[..., None]
+    )
     return within.flatten(2)

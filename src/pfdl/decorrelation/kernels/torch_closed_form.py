@@ -1,15 +1,18 @@
-"""The leave-one-out network with one hidden layer in closed form, in plain PyTorch: what runs on a CPU.
+"""The leave-one-out network with one hidden layer in closed form, in plain PyTorch: what runs on a
+CPU.
 
-Pre-activations are made as in :mod:`pfdl.decorrelation.kernels.leave_one_out`, in blocks of features, so that no
-feature enters its own prediction. With Ũ_j = v·act(pre_j) + c, G = ∂L/∂Ũ, δ_j = G_j act'(pre_j) and D_b the sum of δ
-over the features of block b, the gradients are, times v in the first two lines,
+Pre-activations are made as in :mod:`pfdl.decorrelation.kernels.leave_one_out`, in blocks of
+features, so that no feature enters its own prediction. With Ũ_j = v·act(pre_j) + c, G = ∂L/∂Ũ, δ_j
+= G_j act'(pre_j) and D_b the sum of δ over the features of block b, the gradients are, times v in
+the first two lines,
 
-    ∂u_k       =  Σ_j within_kj·δ_j  +  before_k·(D of later blocks)  +  after_k·(D of earlier blocks)
-    ∂before_k  =  Σ_i u_k (Σ_{j>k} δ_j  +  D of later blocks)         ∂after_k likewise
+    ∂u_k       =  Σ_j within_kj·δ_j  +  before_k·(D of later blocks)  +  after_k·(D of earlier
+    blocks) ∂before_k  =  Σ_i u_k (Σ_{j>k} δ_j  +  D of later blocks)         ∂after_k likewise
     ∂v         =  Σ_ij G_j act(pre_j)                                 ∂c = Σ_ij G_j
 
-where j runs over the features of the block of k. There is no autograd inside: a pass makes the pre-activations of a few
-blocks at a time in memory that stays in the cache of a processor core, and keeps none of them.
+where j runs over the features of the block of k. There is no autograd inside: a pass makes the
+pre-activations of a few blocks at a time in memory that stays in the cache of a processor core, and
+keeps none of them.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -34,7 +37,9 @@ GROUP_ELEMENTS = 2**19
 """Pre-activations made at a time."""
 
 KEPT_ELEMENTS = 2**21
-"""Pre-activations that are kept for the backward pass; more are made again, which costs less than memory."""
+"""Pre-activations that are kept for the backward pass; more are made again, which costs less than
+memory.
+"""
 
 
 class _Blocks(NamedTuple):
@@ -43,8 +48,11 @@ class _Blocks(NamedTuple):
     u: Tensor  # (blocks, n, block)
     before: Tensor  # weights of each feature k for those after it, (blocks, block, h)
     after: Tensor  # and for those before it, (blocks, block, h)
-    within: Tensor  # weights of each feature k for those of its own block, zero for itself, (blocks, k, j·h)
-    outside: Tensor  # what the features of all other blocks add to the pre-activations, (blocks, n, h)
+    # weights of each feature k for those of its own block, zero for itself, (blocks, k, j·h)
+    within: Tensor
+    outside: (
+        Tensor  # what the features of all other blocks add to the pre-activations, (blocks, n, h)
+    )
     offset: Tensor  # (blocks, block, h)
     later: Tensor  # 1 where j > k, (k, j, 1)
     kept: Tensor | None  # the pre-activations, (blocks, n, block, h), if they are few
@@ -62,38 +70,56 @@ def predict(net: OneHidden) -> tuple[Tensor, _Blocks | None]:
     return out.add_(net.constant), blocks if len(out) <= ROWS else None
 
 
-def parameter_gradients(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> tuple[Tensor, ...]:
+def parameter_gradients(
+    net: OneHidden, base: _Blocks | None, gradient: Tensor
+) -> tuple[Tensor, ...]:
     """Return the gradients of weight, offset, readout and constant from G, shape (n, p)."""
     (_, p), (visible, h) = net.u.shape, net.weight.shape
     of_weight, of_readout = torch.zeros_like(net.weight), torch.zeros_like(net.readout)
     of_offset = torch.zeros_like(net.offset)
     for u, of_rows in zip(net.u.split(ROWS), gradient.split(ROWS), strict=True):
         blocks = base or _lay_out(net, u)
-        of_out = F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
+        of_out = (
+            F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
+        )
         sums = torch.empty_like(blocks.outside)
-        of_before, of_after, offsets = torch.empty(3, *blocks.before.shape, dtype=u.dtype, device=u.device)
+        of_before, of_after, offsets = torch.empty(
+            3, *blocks.before.shape, dtype=u.dtype, device=u.device
+        )
         for some, pre, spare in _pre_activations(blocks, are_made=base is not None):
             of_readout += of_out[some].flatten() @ _activate(net, pre, spare).flatten(0, -2)
             delta = _delta(net, pre, of_out[some], spare)
             torch.sum(delta, 2, out=sums[some])
             if net.offset.ndim == 2:
                 torch.sum(delta, 1, out=offsets[some])
-            within = torch.bmm(blocks.u[some].mT, delta.flatten(2)).unflatten(2, (BLOCK, h))  # (blocks, k, j, h)
+            # (blocks, k, j, h)
+            within = torch.bmm(blocks.u[some].mT, delta.flatten(2)).unflatten(2, (BLOCK, h))
             of_before[some] = (blocks.later.mT @ within)[:, :, 0]
             of_after[some] = (blocks.later.transpose(0, 1).mT @ within)[:, :, 0]
         of_weight += of_before.baddbmm_(blocks.u.mT, _sums_beyond(sums, -1)).flatten(0, 1)[:visible]
-        of_weight += of_after.baddbmm_(blocks.u.mT, _sums_beyond(sums, 1)).flatten(0, 1)[p - visible : p]
+        of_weight += of_after.baddbmm_(blocks.u.mT, _sums_beyond(sums, 1)).flatten(0, 1)[
+            p - visible : p
+        ]
         of_offset += offsets.flatten(0, 1)[:p] if net.offset.ndim == 2 else sums.sum((0, 1))
-    return of_weight.mul_(net.readout).T, of_offset.mul_(net.readout), of_readout[None], gradient.sum().view(1)
+    return (
+        of_weight.mul_(net.readout).T,
+        of_offset.mul_(net.readout),
+        of_readout[None],
+        gradient.sum().view(1),
+    )
 
 
 def feature_gradient(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> Tensor:
     """Return the gradient of u, shape (n, p), from G."""
     p = net.u.shape[1]
     out = torch.empty_like(net.u)
-    for u, of_rows, turn in zip(net.u.split(ROWS), gradient.split(ROWS), out.split(ROWS), strict=True):
+    for u, of_rows, turn in zip(
+        net.u.split(ROWS), gradient.split(ROWS), out.split(ROWS), strict=True
+    ):
         blocks = base or _lay_out(net, u)
-        of_out = F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
+        of_out = (
+            F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
+        )
         sums, of_u = torch.empty_like(blocks.outside), torch.empty_like(blocks.u)
         for some, pre, spare in _pre_activations(blocks, are_made=base is not None):
             delta = _delta(net, pre, of_out[some], spare)
@@ -101,7 +127,9 @@ def feature_gradient(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> 
             within = blocks.within[some].unflatten(2, (BLOCK, -1)) * net.readout
             torch.bmm(delta.flatten(2), within.flatten(2).mT, out=of_u[some])
         sums *= net.readout
-        of_u.baddbmm_(_sums_beyond(sums, -1), blocks.before.mT).baddbmm_(_sums_beyond(sums, 1), blocks.after.mT)
+        of_u.baddbmm_(_sums_beyond(sums, -1), blocks.before.mT).baddbmm_(
+            _sums_beyond(sums, 1), blocks.after.mT
+        )
         turn.copy_(of_u.transpose(0, 1).flatten(1)[:, :p])
     return out
 
@@ -109,7 +137,8 @@ def feature_gradient(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> 
 def _lay_out(net: OneHidden, u: Tensor) -> _Blocks:
     p = u.shape[1]
     missing = -p % BLOCK
-    # Where coordinate j is removed, those after it are shifted by one place, so each coordinate has two weights.
+    # Where coordinate j is removed, those after it are shifted by one place, so each coordinate has
+    # two weights.
     removed = p - len(net.weight)
     before = F.pad(net.weight, (0, 0, 0, removed + missing)).unflatten(0, (-1, BLOCK))
     after = F.pad(net.weight, (0, 0, removed, missing)).unflatten(0, (-1, BLOCK))
@@ -117,14 +146,20 @@ def _lay_out(net: OneHidden, u: Tensor) -> _Blocks:
     u = F.pad(u, (0, missing)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
     outside = _sums_beyond(torch.bmm(u, before), 1).add_(_sums_beyond(torch.bmm(u, after), -1))
     later = torch.triu(u.new_ones(BLOCK, BLOCK), 1)[..., None]
-    within = (before[:, :, None] * later).addcmul_(after[:, :, None], later.transpose(0, 1)).flatten(2)
+    within = (
+        (before[:, :, None] * later).addcmul_(after[:, :, None], later.transpose(0, 1)).flatten(2)
+    )
     number, n, h = outside.shape
     kept = u.new_empty(number, n, BLOCK, h) if outside.numel() * BLOCK <= KEPT_ELEMENTS else None
     return _Blocks(u, before, after, within, outside, offset, later, kept)
 
 
-def _pre_activations(blocks: _Blocks, are_made: bool = False) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield which blocks, their pre-activations (blocks, n, j, h) and a spare tensor, always in the same memory."""
+def _pre_activations(
+    blocks: _Blocks, are_made: bool = False
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield which blocks, their pre-activations (blocks, n, j, h) and a spare tensor, always in the
+    same memory.
+    """
     number, n, h = blocks.outside.shape
     size = min(number, max(1, GROUP_ELEMENTS // max(1, n * BLOCK * h)))
     spare = blocks.outside.new_empty(size, n, BLOCK, h)
@@ -158,9 +193,11 @@ def _delta(net: OneHidden, pre: Tensor, gradient: Tensor, out: Tensor) -> Tensor
 
 
 def _sums_beyond(parts: Tensor, direction: int) -> Tensor:
-    """Return for each part the sum of those before it, or with direction −1 after it, along the first dimension.
+    """Return for each part the sum of those before it, or with direction −1 after it, along the
+    first dimension.
 
-    PyTorch's own ``cumsum`` walks down one column after the other, against the order of memory: several times slower.
+    PyTorch's own ``cumsum`` walks down one column after the other, against the order of memory:
+    several times slower.
     """
     sums = torch.empty_like(parts)
     order = list(zip(sums.unbind(), parts.unbind(), strict=True))[::direction]

@@ -1,8 +1,9 @@
-"""One step of Adam on the parameters of a one-hidden-layer g, skipped on the device if it would not be finite.
+"""One step of Adam on the parameters of a one-hidden-layer g, skipped on the device if it would not
+be finite.
 
-PyTorch's fused step gives a processor of the GPU 65,536 numbers at a time, so that g's parameters occupy eight of them
-and leave the others idle (37 µs on an H200, where this one takes 5), and the check
-before it takes a dozen launches. Here both are three launches that spread over the GPU.
+PyTorch's fused step gives a processor of the GPU 65,536 numbers at a time, so that g's parameters
+occupy eight of them and leave the others idle (37 µs on an H200, where this one takes 5), and the
+check before it takes a dozen launches. Here both are three launches that spread over the GPU.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
@@ -28,21 +29,37 @@ PARAMETERS = 4
 
 
 def can_step(optimizer: Optimizer, parameters: Sequence[Parameter]) -> bool:
-    """Return whether :func:`take_step` does what the next step of an optimiser would: of a fused Adam or AdamW."""
-    if type(optimizer) not in (Adam, AdamW) or len(optimizer.param_groups) != 1 or len(parameters) != PARAMETERS:
+    """Return whether :func:`take_step` does what the next step of an optimiser would: of a fused
+    Adam or AdamW.
+    """
+    if (
+        type(optimizer) not in (Adam, AdamW)
+        or len(optimizer.param_groups) != 1
+        or len(parameters) != PARAMETERS
+    ):
         return False
     (group,) = optimizer.param_groups
-    if not group["fused"] or group["amsgrad"] or group["maximize"] or not isinstance(group["lr"], (int, float)):
+    if (
+        not group["fused"]
+        or group["amsgrad"]
+        or group["maximize"]
+        or not isinstance(group["lr"], (int, float))
+    ):
         return False
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         return False
-    states = [optimizer.state.get(parameter, {}) for parameter in parameters]  # empty before the first step
+    # Empty before the first step
+    states = [optimizer.state.get(parameter, {}) for parameter in parameters]
     if not all(state.keys() >= {"step", "exp_avg", "exp_avg_sq"} for state in states):
         return False
     device = parameters[0].device
-    tensors = [*parameters, *(state[name] for state in states for name in ("step", "exp_avg", "exp_avg_sq"))]
+    tensors = [
+        *parameters,
+        *(state[name] for state in states for name in ("step", "exp_avg", "exp_avg_sq")),
+    ]
     return all(
-        tensor.device == device and tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in tensors
+        tensor.device == device and tensor.dtype == torch.float32 and tensor.is_contiguous()
+        for tensor in tensors
     )
 
 
@@ -53,7 +70,8 @@ def take_step(
     unexplained: Tensor,
     seen: Tensor,
 ) -> None:
-    """Take a step of an optimiser that :func:`can_step`, unless L_g or the gradients' squares are not finite.
+    """Take a step of an optimiser that :func:`can_step`, unless L_g or the gradients' squares are
+    not finite.
 
     Args:
         optimizer: Whose settings and moments are used.
@@ -73,18 +91,36 @@ def take_step(
     logarithms = [math.log(beta) if beta > 0 else -math.inf for beta in (beta1, beta2)]
     _square_sums[(programs,)](*gradients, *sizes[:3], partial, LENGTH=LENGTH, num_warps=4)
     _judge[(1,)](
-        partial, programs, unexplained, len(unexplained), *(state["step"] for state in states), seen, verdict, lr,
-        *logarithms, LENGTH=LENGTH, num_warps=4,
-    )  # fmt: skip
+        partial,
+        programs,
+        unexplained,
+        len(unexplained),
+        *(state["step"] for state in states),
+        seen,
+        verdict,
+        lr,
+        *logarithms,
+        LENGTH=LENGTH,
+        num_warps=4,
+    )
     tensors = [
         tensor
         for parameter, gradient, state in zip(parameters, gradients, states, strict=True)
         for tensor in (parameter.detach(), gradient, state["exp_avg"], state["exp_avg_sq"])
     ]
     _update[(programs,)](
-        *tensors, *sizes[:3], verdict, 1 - beta1, beta2, 1 - beta2, eps,
-        0.0 if decoupled else decay, lr * decay if decoupled else 0.0, LENGTH=LENGTH, num_warps=4,
-    )  # fmt: skip
+        *tensors,
+        *sizes[:3],
+        verdict,
+        1 - beta1,
+        beta2,
+        1 - beta2,
+        eps,
+        0.0 if decoupled else decay,
+        lr * decay if decoupled else 0.0,
+        LENGTH=LENGTH,
+        num_warps=4,
+    )
 
 
 @triton.jit
@@ -94,7 +130,8 @@ def _square_sum(gradient, tile, size, LENGTH: constexpr):
     return tl.sum(g * g, axis=0)
 
 
-# Sums of squares: programs work on the four gradients one after the other, of which the last is one number.
+# Sums of squares: programs work on the four gradients one after the other, of which the last is one
+# number.
 @triton.jit
 def _square_sums(g0, g1, g2, g3, size0, size1, size2, partial, LENGTH: constexpr):
     program = tl.program_id(0)
@@ -111,7 +148,8 @@ def _square_sums(g0, g1, g2, g3, size0, size1, size2, partial, LENGTH: constexpr
         tl.store(partial + program, _square_sum(g3, program - end2, 1, LENGTH))
 
 
-# Count a step unless it is skipped, and correct the bias of the moments: in float64, for 1 − 0.999 has few digits left.
+# Count a step unless it is skipped, and correct the bias of the moments: in float64, for 1 − 0.999
+# has few digits left.
 @triton.jit
 def _count(steps, corrections, advance, lr, log_beta1, log_beta2):
     step = tl.load(steps) + advance
@@ -123,12 +161,25 @@ def _count(steps, corrections, advance, lr, log_beta1, log_beta2):
     tl.store(corrections + 1, 1.0 / tl.sqrt(bias2))
 
 
-# One program: is everything finite? The verdict is 1.0 if not, followed by the corrections of each parameter.
+# One program: is everything finite? The verdict is 1.0 if not, followed by the corrections of each
+# parameter.
 @triton.jit
 def _judge(
-    partial, programs, unexplained, p, step0, step1, step2, step3, seen, verdict, lr, log_beta1, log_beta2,
+    partial,
+    programs,
+    unexplained,
+    p,
+    step0,
+    step1,
+    step2,
+    step3,
+    seen,
+    verdict,
+    lr,
+    log_beta1,
+    log_beta2,
     LENGTH: constexpr,
-):  # fmt: skip
+):
     acc = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, programs, LENGTH):
         place = start + tl.arange(0, LENGTH)
@@ -147,9 +198,21 @@ def _judge(
 
 @triton.jit
 def _adam(
-    parameter, gradient, first, second, tile, size, corrections, new1, beta2, new2, eps, decay, shrink,
+    parameter,
+    gradient,
+    first,
+    second,
+    tile,
+    size,
+    corrections,
+    new1,
+    beta2,
+    new2,
+    eps,
+    decay,
+    shrink,
     LENGTH: constexpr,
-):  # fmt: skip
+):
     place = tile * LENGTH + tl.arange(0, LENGTH)
     inside = place < size
     x = tl.load(parameter + place, mask=inside, other=0.0)
@@ -168,19 +231,104 @@ def _adam(
 # The step itself, unless the verdict is to skip it.
 @triton.jit
 def _update(
-    x0, g0, m0, v0, x1, g1, m1, v1, x2, g2, m2, v2, x3, g3, m3, v3, size0, size1, size2, verdict,
-    new1, beta2, new2, eps, decay, shrink, LENGTH: constexpr,
-):  # fmt: skip
+    x0,
+    g0,
+    m0,
+    v0,
+    x1,
+    g1,
+    m1,
+    v1,
+    x2,
+    g2,
+    m2,
+    v2,
+    x3,
+    g3,
+    m3,
+    v3,
+    size0,
+    size1,
+    size2,
+    verdict,
+    new1,
+    beta2,
+    new2,
+    eps,
+    decay,
+    shrink,
+    LENGTH: constexpr,
+):
     program = tl.program_id(0)
     end0 = tl.cdiv(size0, LENGTH)
     end1 = end0 + tl.cdiv(size1, LENGTH)
     end2 = end1 + tl.cdiv(size2, LENGTH)
     if tl.load(verdict) == 0.0:
         if program < end0:
-            _adam(x0, g0, m0, v0, program, size0, verdict + 1, new1, beta2, new2, eps, decay, shrink, LENGTH)
+            _adam(
+                x0,
+                g0,
+                m0,
+                v0,
+                program,
+                size0,
+                verdict + 1,
+                new1,
+                beta2,
+                new2,
+                eps,
+                decay,
+                shrink,
+                LENGTH,
+            )
         elif program < end1:
-            _adam(x1, g1, m1, v1, program - end0, size1, verdict + 3, new1, beta2, new2, eps, decay, shrink, LENGTH)
+            _adam(
+                x1,
+                g1,
+                m1,
+                v1,
+                program - end0,
+                size1,
+                verdict + 3,
+                new1,
+                beta2,
+                new2,
+                eps,
+                decay,
+                shrink,
+                LENGTH,
+            )
         elif program < end2:
-            _adam(x2, g2, m2, v2, program - end1, size2, verdict + 5, new1, beta2, new2, eps, decay, shrink, LENGTH)
+            _adam(
+                x2,
+                g2,
+                m2,
+                v2,
+                program - end1,
+                size2,
+                verdict + 5,
+                new1,
+                beta2,
+                new2,
+                eps,
+                decay,
+                shrink,
+                LENGTH,
+            )
         else:
-            _adam(x3, g3, m3, v3, program - end2, 1, verdict + 7, new1, beta2, new2, eps, decay, shrink, LENGTH)
+            _adam(
+                x3,
+                g3,
+                m3,
+                v3,
+                program - end2,
+                1,
+                verdict + 7,
+                new1,
+                beta2,
+                new2,
+                eps,
+                decay,
+                shrink,
+                LENGTH,
+            )

@@ -1,20 +1,22 @@
-"""The leave-one-out network with one hidden layer in closed form, by Triton kernels: what runs on a GPU.
+"""The leave-one-out network with one hidden layer in closed form, by Triton kernels: what runs on a
+GPU.
 
 The first layer's pre-activations obey, with d_k = u_k − u_{k+1},
 
     indexed:  pre_j = base + offset_j − u_j W_j            base = Σ_k u_k W_k
     strict:   pre_j = state_j + offset                      state_{j+1} = state_j + d_j W_j
 
-(W_k is the row of weights of coordinate k, the row index i of u is left out) and Ũ_j = v·act(pre_j) + c. With
-G = ∂L/∂Ũ, δ_j = G_j v act'(pre_j), Δ = Σ_j δ_j and L_j = Σ_{k<j} δ_k the gradients are
+(W_k is the row of weights of coordinate k, the row index i of u is left out) and Ũ_j = v·act(pre_j)
++ c. With G = ∂L/∂Ũ, δ_j = G_j v act'(pre_j), Δ = Σ_j δ_j and L_j = Σ_{k<j} δ_k the gradients are
 
     indexed:  ∂u_k = W_k·(Δ − δ_k)                          ∂W_k = Σ_i u_k (Δ − δ_k)
     strict:   ∂u_k = W_k·(Δ − L_{k+1}) + W_{k-1}·L_k        ∂W_k = Σ_i u_k Δ − d_k L_{k+1}
 
-so each is one pass over (i, j, h) in which every pre-activation is made where it is used and then forgotten: nothing
-of size n·p·h is ever written. ``Δ − δ_k`` is taken before it is multiplied and summed. Where only Ũ_k has a gradient,
-Δ is δ_k to the last bit, and ∂Ũ_k/∂u_k is zero exactly. The running sums leave of a feature its rounding: in float32,
-one that is r times as large as the others has an error of about r·10⁻⁷ in its own Ũ.
+so each is one pass over (i, j, h) in which every pre-activation is made where it is used and then
+forgotten: nothing of size n·p·h is ever written. ``Δ − δ_k`` is taken before it is multiplied and
+summed. Where only Ũ_k has a gradient, Δ is δ_k to the last bit, and ∂Ũ_k/∂u_k is zero exactly. The
+running sums leave of a feature its rounding: in float32, one that is r times as large as the others
+has an error of about r·10⁻⁷ in its own Ũ.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -34,7 +36,9 @@ ROWS, UNITS = 4, 256
 """Tile of the kernels that walk along the features: rows × hidden units in registers."""
 
 FEATURES, MANY_FEATURES = 32, 64
-"""Features in a block: few, to have programs enough for all of a GPU; more from 2049 on, where memory counts."""
+"""Features in a block: few, to have programs enough for all of a GPU; more from 2049 on, where
+memory counts.
+"""
 
 WARPS = 1
 """Warps a program has: the sum over hidden units then stays inside one warp."""
@@ -43,20 +47,27 @@ INDEXED_PARAMETER_TILE = (32, 64, 8)
 """Features, hidden units and warps of the kernel that walks along the rows."""
 
 STRICT_PARAMETER_TILE = (32, 32, 1)
-"""Rows, hidden units and warps of the kernel that sums over rows while it walks along the features."""
+"""Rows, hidden units and warps of the kernel that sums over rows while it walks along the features.
+"""
 
 SCAN_ELEMENTS = 4096
-"""Numbers that a program of the sum along the blocks holds: all blocks, for a few rows and hidden units."""
+"""Numbers that a program of the sum along the blocks holds: all blocks, for a few rows and hidden
+units.
+"""
 
 TRANSPOSED_SIDE = 32
 """Side of the tiles in which a matrix is transposed."""
 
 MAX_BLOCK_SUMS = 2**23
-"""Floats one buffer of sums per block may hold (32 MiB); more rows than that allows are worked off in turns."""
+"""Floats one buffer of sums per block may hold (32 MiB); more rows than that allows are worked off
+in turns.
+"""
 
 
 def predict(net: OneHidden) -> tuple[Tensor, Tensor | None]:
-    """Return Ũ, shape (n, p), and the base of the pre-activations if all rows were worked off at once."""
+    """Return Ũ, shape (n, p), and the base of the pre-activations if all rows were worked off at
+    once.
+    """
     out = torch.empty(net.u.shape, dtype=torch.float32, device=net.u.device)
     base = None
     turns = list(_turns(net))
@@ -65,7 +76,9 @@ def predict(net: OneHidden) -> tuple[Tensor, Tensor | None]:
     return out, base if len(turns) == 1 else None
 
 
-def parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> tuple[Tensor, ...]:
+def parameter_gradients(
+    net: OneHidden, base: Tensor | None, gradient: Tensor
+) -> tuple[Tensor, ...]:
     """Return the gradients of weight, offset, readout and constant from G, shape (n, p)."""
     parts = [_parameter_gradients(net.rows(rows), base, gradient[rows]) for rows in _turns(net)]
     if len(parts) == 1:
@@ -73,9 +86,15 @@ def parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -
     return tuple(torch.stack(part).sum(0) for part in zip(*parts, strict=True))
 
 
-def feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, onto: Tensor | None = None) -> Tensor:
-    """Return the gradient of u, shape (n, p), from G; added to ``onto``, which is overwritten, if that is given."""
-    out = torch.empty(net.u.shape, dtype=torch.float32, device=net.u.device) if onto is None else onto
+def feature_gradient(
+    net: OneHidden, base: Tensor | None, gradient: Tensor, onto: Tensor | None = None
+) -> Tensor:
+    """Return the gradient of u, shape (n, p), from G; added to ``onto``, which is overwritten, if
+    that is given.
+    """
+    out = (
+        torch.empty(net.u.shape, dtype=torch.float32, device=net.u.device) if onto is None else onto
+    )
     for rows in _turns(net):
         _feature_gradient(net.rows(rows), base, gradient[rows], out[rows], onto is not None)
     return out
@@ -92,24 +111,56 @@ def _predict(net: OneHidden, out: Tensor) -> Tensor:
     base = _base(net)
     tile = _tile(net)
     triton_kernels.predict[(_tiles(n, tile["ROWS"]), _tiles(p, _features(p)))](
-        net.u, net.weight, net.offset, net.readout, net.constant, base, out, n, p, h, visible,
-        STRICT=net.strict, GELU=net.activation == "gelu", **tile,
-    )  # fmt: skip
+        net.u,
+        net.weight,
+        net.offset,
+        net.readout,
+        net.constant,
+        base,
+        out,
+        n,
+        p,
+        h,
+        visible,
+        STRICT=net.strict,
+        GELU=net.activation == "gelu",
+        **tile,
+    )
     return base
 
 
-def _feature_gradient(net: OneHidden, base: Tensor | None, gradient: Tensor, out: Tensor, add: bool) -> None:
+def _feature_gradient(
+    net: OneHidden, base: Tensor | None, gradient: Tensor, out: Tensor, add: bool
+) -> None:
     n, p, h, visible = _sizes(net)
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
     tile = _tile(net)
     triton_kernels.feature_gradient[(_tiles(n, tile["ROWS"]), _tiles(p, _features(p)))](
-        net.u, gradient, net.weight, net.offset, net.readout, base, prefix, total, out, n, p, h, visible,
-        ADD=add, STRICT=net.strict, GELU=net.activation == "gelu", enable_fp_fusion=False, **tile,
-    )  # fmt: skip
+        net.u,
+        gradient,
+        net.weight,
+        net.offset,
+        net.readout,
+        base,
+        prefix,
+        total,
+        out,
+        n,
+        p,
+        h,
+        visible,
+        ADD=add,
+        STRICT=net.strict,
+        GELU=net.activation == "gelu",
+        enable_fp_fusion=False,
+        **tile,
+    )
 
 
-def _parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) -> tuple[Tensor, ...]:
+def _parameter_gradients(
+    net: OneHidden, base: Tensor | None, gradient: Tensor
+) -> tuple[Tensor, ...]:
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
     if net.strict:
@@ -119,29 +170,65 @@ def _parameter_gradients(net: OneHidden, base: Tensor | None, gradient: Tensor) 
     return weight, offset, readout[None], constant
 
 
-def _indexed_sums(net: OneHidden, base: Tensor, total: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+def _indexed_sums(
+    net: OneHidden, base: Tensor, total: Tensor, gradient: Tensor
+) -> tuple[Tensor, ...]:
     """Return the gradients of W (h, p), of the offsets, of v and of c."""
     n, p, h, _ = _sizes(net)
     features, units, warps = INDEXED_PARAMETER_TILE
     blocks = _tiles(p, features)
     weight, offset, sums = _empty(net, h, p), _empty(net, p, h), _empty(net, blocks, h + 1)
     triton_kernels.indexed_parameter_sums[(blocks, _tiles(h, units))](
-        net.u, gradient, net.weight, net.offset, net.readout, base, total, weight, offset, sums, n, p, h,
-        GELU=net.activation == "gelu", UNITS=units, FEATURES=features, num_warps=warps,
-    )  # fmt: skip
+        net.u,
+        gradient,
+        net.weight,
+        net.offset,
+        net.readout,
+        base,
+        total,
+        weight,
+        offset,
+        sums,
+        n,
+        p,
+        h,
+        GELU=net.activation == "gelu",
+        UNITS=units,
+        FEATURES=features,
+        num_warps=warps,
+    )
     return weight, offset, *sums.sum(0).split([h, 1])
 
 
-def _strict_sums(net: OneHidden, base: Tensor, prefix: Tensor, total: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+def _strict_sums(
+    net: OneHidden, base: Tensor, prefix: Tensor, total: Tensor, gradient: Tensor
+) -> tuple[Tensor, ...]:
     """Return the gradients of W (h, p − 1), of v, of the offsets and of c."""
     n, p, h, visible = _sizes(net)
     rows, units, warps = STRICT_PARAMETER_TILE
     parts, blocks = _tiles(n, rows), _tiles(p, _features(p))
     of_parts, sums = _empty(net, parts, visible, h), _empty(net, parts * blocks, 2 * h + 1)
     triton_kernels.strict_parameter_sums[(parts, _tiles(h, units), blocks)](
-        net.u, gradient, net.weight, net.offset, net.readout, base, prefix, total, of_parts, sums, n, p, h, visible,
-        GELU=net.activation == "gelu", ROWS=rows, UNITS=units, FEATURES=_features(p), num_warps=warps,
-    )  # fmt: skip
+        net.u,
+        gradient,
+        net.weight,
+        net.offset,
+        net.readout,
+        base,
+        prefix,
+        total,
+        of_parts,
+        sums,
+        n,
+        p,
+        h,
+        visible,
+        GELU=net.activation == "gelu",
+        ROWS=rows,
+        UNITS=units,
+        FEATURES=_features(p),
+        num_warps=warps,
+    )
     weight, side = _empty(net, h, visible), TRANSPOSED_SIDE
     triton_kernels.sum_transposed[(_tiles(visible, side), _tiles(h, side))](
         of_parts, weight, parts, visible, h, SIDE=side
@@ -150,7 +237,9 @@ def _strict_sums(net: OneHidden, base: Tensor, prefix: Tensor, total: Tensor, gr
 
 
 def _base(net: OneHidden) -> Tensor:
-    """Return Σ_k u_k W_k, (n, h), if indexed; if strict, the state at each block's first feature, (blocks, n, h)."""
+    """Return Σ_k u_k W_k, (n, h), if indexed; if strict, the state at each block's first feature,
+    (blocks, n, h).
+    """
     n, p, h, visible = _sizes(net)
     blocks = _tiles(p, _features(p))
     tile = _tile(net)
@@ -163,28 +252,52 @@ def _base(net: OneHidden) -> Tensor:
 
 
 def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L at the first feature of each block, (blocks, n, h), used with strict sharing only, and Δ, (n, h)."""
+    """Return L at the first feature of each block, (blocks, n, h), used with strict sharing only,
+    and Δ, (n, h).
+    """
     n, p, h, visible = _sizes(net)
     blocks = _tiles(p, _features(p))
     tile = _tile(net)
     sums = _empty(net, blocks, n, h)
     triton_kernels.delta_sums[(_tiles(n, tile["ROWS"]), _tiles(h, tile["UNITS"]), blocks)](
-        net.u, gradient, net.weight, net.offset, net.readout, base, sums, n, p, h, visible,
-        STRICT=net.strict, GELU=net.activation == "gelu", enable_fp_fusion=False, **tile,
-    )  # fmt: skip
+        net.u,
+        gradient,
+        net.weight,
+        net.offset,
+        net.readout,
+        base,
+        sums,
+        n,
+        p,
+        h,
+        visible,
+        STRICT=net.strict,
+        GELU=net.activation == "gelu",
+        enable_fp_fusion=False,
+        **tile,
+    )
     return _scan(sums, None) if net.strict else (sums, sums.sum(0))
 
 
 def _scan(own: Tensor, following: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return own's sums before each block, with following's from it on added, and without following own's total."""
+    """Return own's sums before each block, with following's from it on added, and without following
+    own's total.
+    """
     blocks, n, h = own.shape
     out, total = torch.empty_like(own), own.new_empty(n, h)
     all_blocks = 1 << (blocks - 1).bit_length()
     length = max(8, SCAN_ELEMENTS // all_blocks)
     triton_kernels.scan_blocks[(_tiles(n * h, length),)](
-        own, own if following is None else following, out, total, blocks, n * h,
-        SUFFIX=following is not None, LENGTH=length, BLOCKS=all_blocks,
-    )  # fmt: skip
+        own,
+        own if following is None else following,
+        out,
+        total,
+        blocks,
+        n * h,
+        SUFFIX=following is not None,
+        LENGTH=length,
+        BLOCKS=all_blocks,
+    )
     return out, total
 
 

@@ -1,9 +1,10 @@
 """The closed form of :mod:`pfdl.decorrelation.kernels.triton_closed_form` as Triton kernels.
 
-A program walks along the features j of one block and keeps a tile of rows × hidden units in registers. The tile of
-pre-activations is made, used and overwritten for each j; what leaves the registers is Ũ, a gradient, or one tile of
-sums for a whole block of features. All arithmetic is float32. Multiplications are fused with additions only where
-``tl.fma`` says so: two kernels that must agree to the last bit on δ then do, however they are compiled.
+A program walks along the features j of one block and keeps a tile of rows × hidden units in
+registers. The tile of pre-activations is made, used and overwritten for each j; what leaves the
+registers is Ũ, a gradient, or one tile of sums for a whole block of features. All arithmetic is
+float32. Multiplications are fused with additions only where ``tl.fma`` says so: two kernels that
+must agree to the last bit on δ then do, however they are compiled.
 """
 
 # ruff: noqa: D103 - kernels are described by the comment above each
@@ -28,7 +29,9 @@ def _activation(x, GELU: constexpr):
 @triton.jit
 def _slope(x, GELU: constexpr):
     if GELU:
-        y = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * tl.exp(-0.5 * x * x)
+        y = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * tl.exp(
+            -0.5 * x * x
+        )
     else:
         y = tl.where(x > 0.0, 1.0, 0.0)
     return y
@@ -48,10 +51,15 @@ def _weights(weight, k, unit, visible, h):
 
 @triton.jit
 def _tile(matrix, row, unit, n, h):
-    return tl.load(matrix + row[:, None] * h + unit[None, :], mask=(row < n)[:, None] & (unit < h)[None, :], other=0.0)
+    return tl.load(
+        matrix + row[:, None] * h + unit[None, :],
+        mask=(row < n)[:, None] & (unit < h)[None, :],
+        other=0.0,
+    )
 
 
-# What a program starts with: the base of its rows, for strict sharing that of its block, with the bias added.
+# What a program starts with: the base of its rows, for strict sharing that of its block, with the
+# bias added.
 @triton.jit
 def _start(base, offset, row, unit, block, n, h, STRICT: constexpr):
     if STRICT:
@@ -68,20 +76,34 @@ def _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT: constexp
     if STRICT:
         pre = state
         step = u_j - _column(u, row, j + 1, n, p)
-        state = tl.fma(step[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), state)
+        state = tl.fma(
+            step[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), state
+        )
     else:
         e_j = _weights(offset, j, unit, p, h)
         whole = state + e_j[None, :]
-        pre = tl.fma(-u_j[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), whole)
+        pre = tl.fma(
+            -u_j[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), whole
+        )
     return pre, state
 
 
 # Sums over the features of a block: of W_k u_k and, for strict sharing, of W_k u_{k+1}.
 @triton.jit
 def block_sums(
-    u, weight, own, following, n, p, h, visible,
-    STRICT: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
-):  # fmt: skip
+    u,
+    weight,
+    own,
+    following,
+    n,
+    p,
+    h,
+    visible,
+    STRICT: constexpr,
+    ROWS: constexpr,
+    UNITS: constexpr,
+    FEATURES: constexpr,
+):
     block = tl.program_id(2)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -91,7 +113,9 @@ def block_sums(
     for t in range(FEATURES):
         k = first + t
         w = _weights(weight, k, unit, visible, h)[None, :] + tl.zeros((ROWS, UNITS), tl.float32)
-        sums = tl.fma(_column(u, row, k, n, p)[:, None] + tl.zeros((ROWS, UNITS), tl.float32), w, sums)
+        sums = tl.fma(
+            _column(u, row, k, n, p)[:, None] + tl.zeros((ROWS, UNITS), tl.float32), w, sums
+        )
         if STRICT:
             after = _column(u, row, k + 1, n, p)[:, None] + tl.zeros((ROWS, UNITS), tl.float32)
             shifted = tl.fma(after, w, shifted)
@@ -102,10 +126,20 @@ def block_sums(
         tl.store(following + place, shifted, mask=inside)
 
 
-# Along the blocks: the sum of own before each of them, plus that of following from it on, or the total of own. All
-# blocks are read at once, because each read waits for the memory.
+# Along the blocks: the sum of own before each of them, plus that of following from it on, or the
+# total of own. All blocks are read at once, because each read waits for the memory.
 @triton.jit
-def scan_blocks(own, following, out, total, blocks, size, SUFFIX: constexpr, LENGTH: constexpr, BLOCKS: constexpr):
+def scan_blocks(
+    own,
+    following,
+    out,
+    total,
+    blocks,
+    size,
+    SUFFIX: constexpr,
+    LENGTH: constexpr,
+    BLOCKS: constexpr,
+):
     place = tl.program_id(0) * LENGTH + tl.arange(0, LENGTH)
     block = tl.arange(0, BLOCKS)
     inside = (block < blocks)[:, None] & (place < size)[None, :]
@@ -113,7 +147,9 @@ def scan_blocks(own, following, out, total, blocks, size, SUFFIX: constexpr, LEN
     earlier = tl.load(own + where - size, mask=inside & (block > 0)[:, None], other=0.0)
     result = tl.cumsum(earlier, axis=0)
     if SUFFIX:
-        result += tl.cumsum(tl.load(following + where, mask=inside, other=0.0), axis=0, reverse=True)
+        result += tl.cumsum(
+            tl.load(following + where, mask=inside, other=0.0), axis=0, reverse=True
+        )
     else:
         last = tl.load(own + (blocks - 1) * size + place, mask=place < size, other=0.0)
         tl.store(total + place, tl.sum(earlier, axis=0) + last, mask=place < size)
@@ -123,9 +159,23 @@ def scan_blocks(own, following, out, total, blocks, size, SUFFIX: constexpr, LEN
 # Ũ: one program for a tile of rows and a block of features, over all hidden units.
 @triton.jit
 def predict(
-    u, weight, offset, readout, constant, base, out, n, p, h, visible,
-    STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
-):  # fmt: skip
+    u,
+    weight,
+    offset,
+    readout,
+    constant,
+    base,
+    out,
+    n,
+    p,
+    h,
+    visible,
+    STRICT: constexpr,
+    GELU: constexpr,
+    ROWS: constexpr,
+    UNITS: constexpr,
+    FEATURES: constexpr,
+):
     block = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, FEATURES)
@@ -150,9 +200,23 @@ def predict(
 # Sums of δ over the features of a block.
 @triton.jit
 def delta_sums(
-    u, gradient, weight, offset, readout, base, sums, n, p, h, visible,
-    STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
-):  # fmt: skip
+    u,
+    gradient,
+    weight,
+    offset,
+    readout,
+    base,
+    sums,
+    n,
+    p,
+    h,
+    visible,
+    STRICT: constexpr,
+    GELU: constexpr,
+    ROWS: constexpr,
+    UNITS: constexpr,
+    FEATURES: constexpr,
+):
     block = tl.program_id(2)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -169,12 +233,30 @@ def delta_sums(
     tl.store(sums + place, acc, mask=(row < n)[:, None] & (unit < h)[None, :])
 
 
-# The gradient of the features, added to what out has if ADD. prefix is L at the start of each block (strict), total Δ.
+# The gradient of the features, added to what out has if ADD. prefix is L at the start of each block
+# (strict), total Δ.
 @triton.jit
 def feature_gradient(
-    u, gradient, weight, offset, readout, base, prefix, total, out, n, p, h, visible,
-    ADD: constexpr, STRICT: constexpr, GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
-):  # fmt: skip
+    u,
+    gradient,
+    weight,
+    offset,
+    readout,
+    base,
+    prefix,
+    total,
+    out,
+    n,
+    p,
+    h,
+    visible,
+    ADD: constexpr,
+    STRICT: constexpr,
+    GELU: constexpr,
+    ROWS: constexpr,
+    UNITS: constexpr,
+    FEATURES: constexpr,
+):
     block = tl.program_id(1)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, FEATURES)
@@ -208,13 +290,28 @@ def feature_gradient(
     tl.store(out + place, result, mask=inside)
 
 
-# Indexed sharing: the gradients of W and of the offsets; those of v and c of each block, side by side in sums. A
-# program keeps a tile of features × hidden units and walks along the rows: sums over rows stay in registers, in order.
+# Indexed sharing: the gradients of W and of the offsets; those of v and c of each block, side by
+# side in sums. A program keeps a tile of features × hidden units and walks along the rows: sums
+# over rows stay in registers, in order.
 @triton.jit
 def indexed_parameter_sums(
-    u, gradient, weight, offset, readout, base, total, of_weight, of_offset, sums, n, p, h,
-    GELU: constexpr, UNITS: constexpr, FEATURES: constexpr,
-):  # fmt: skip
+    u,
+    gradient,
+    weight,
+    offset,
+    readout,
+    base,
+    total,
+    of_weight,
+    of_offset,
+    sums,
+    n,
+    p,
+    h,
+    GELU: constexpr,
+    UNITS: constexpr,
+    FEATURES: constexpr,
+):
     block = tl.program_id(0)
     j = block * FEATURES + tl.arange(0, FEATURES)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -244,13 +341,30 @@ def indexed_parameter_sums(
     tl.store(here + h, tl.sum(acc_constant, axis=0), mask=tl.program_id(1) == 0)
 
 
-# Strict sharing: the gradient of W of some rows, by coordinate; and side by side in sums those of v, of the offsets and
-# of c, of some rows and a block. Here a tile of rows walks along the features.
+# Strict sharing: the gradient of W of some rows, by coordinate; and side by side in sums those of
+# v, of the offsets and of c, of some rows and a block. Here a tile of rows walks along the
+# features.
 @triton.jit
 def strict_parameter_sums(
-    u, gradient, weight, offset, readout, base, prefix, total, of_weight, sums, n, p, h, visible,
-    GELU: constexpr, ROWS: constexpr, UNITS: constexpr, FEATURES: constexpr,
-):  # fmt: skip
+    u,
+    gradient,
+    weight,
+    offset,
+    readout,
+    base,
+    prefix,
+    total,
+    of_weight,
+    sums,
+    n,
+    p,
+    h,
+    visible,
+    GELU: constexpr,
+    ROWS: constexpr,
+    UNITS: constexpr,
+    FEATURES: constexpr,
+):
     part = tl.program_id(0)
     block = tl.program_id(2)
     row = part * ROWS + tl.arange(0, ROWS)
@@ -273,7 +387,11 @@ def strict_parameter_sums(
         step = u_j - _column(u, row, j + 1, n, p)
         units = tl.where(j < visible, h, 0)
         place = (part * visible + j) * h + unit
-        tl.store(of_weight + place, tl.sum(u_j[:, None] * whole - step[:, None] * until, axis=0), mask=unit < units)
+        tl.store(
+            of_weight + place,
+            tl.sum(u_j[:, None] * whole - step[:, None] * until, axis=0),
+            mask=unit < units,
+        )
     here = sums + (part * tl.num_programs(2) + block) * (2 * h + 1)
     tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
     of_offset = tl.where(block == 0, 1.0, 0.0) * tl.sum(whole, axis=0)  # Δ is that of all blocks
@@ -289,6 +407,8 @@ def sum_transposed(parts, out, number, rows, columns, SIDE: constexpr):
     inside = (row < rows)[:, None] & (column < columns)[None, :]
     acc = tl.zeros((SIDE, SIDE), tl.float32)
     for part in range(number):
-        acc += tl.load(parts + (part * rows + row)[:, None] * columns + column[None, :], mask=inside, other=0.0)
+        acc += tl.load(
+            parts + (part * rows + row)[:, None] * columns + column[None, :], mask=inside, other=0.0
+        )
     place = column[:, None] * rows + row[None, :]
     tl.store(out + place, tl.trans(acc), mask=(column < columns)[:, None] & (row < rows)[None, :])

@@ -1,23 +1,25 @@
-"""Both losses and their gradients at Ũ and at the features in closed form, as Triton kernels in float32.
+"""Both losses and their gradients at Ũ and at the features in closed form, as Triton kernels in
+float32.
 
-With n samples, t_j and m_j the means of Ũ_j and u_j over them, s_i = Σ_k (u_ik − m_k), the mean of the other features
-without its own mean N_ij = (s_i − (u_ij − m_j)) / (p − 1), and μ_j = (Σ_k m_k − m_j) / (p − 1),
+With n samples, t_j and m_j the means of Ũ_j and u_j over them, s_i = Σ_k (u_ik − m_k), the mean of
+the other features without its own mean N_ij = (s_i − (u_ij − m_j)) / (p − 1), and μ_j = (Σ_k m_k −
+m_j) / (p − 1),
 
     L_g       = mean_ij (u_ij − Ũ_ij)²         ∂L_g/∂Ũ_ij      = 2 (Ũ_ij − u_ij) / np
     level_j   = t_j μ_j                        covariance_j    = Σ_i (Ũ_ij − t_j) N_ij / n
     L_decorr  = mean_j c_j²                    ∂L_decorr/∂Ũ_ij = 2 c_j M_ij / np
                                                ∂L_decorr/∂u_ik = 2 (Σ_j q_ij − q_ik) / np(p − 1)
 
-with c_j = level_j + covariance_j, M_ij = N_ij + μ_j and q_ij = c_j Ũ_ij; if the features are centred, c_j is the
-covariance alone, M_ij = N_ij and q_ij = c_j (Ũ_ij − t_j). The last line is the part that does not pass through g.
-Nothing large is subtracted from something large: means are taken away before products are summed. A mean is two
-numbers, its rounded value and what that lacks, the mean of the differences from it: at a mean of 10⁴ the rounding is
-10⁻³ of a spread of 1, and s_i adds up that of p features.
+with c_j = level_j + covariance_j, M_ij = N_ij + μ_j and q_ij = c_j Ũ_ij; if the features are
+centred, c_j is the covariance alone, M_ij = N_ij and q_ij = c_j (Ũ_ij − t_j). The last line is the
+part that does not pass through g. Nothing large is subtracted from something large: means are taken
+away before products are summed. A mean is two numbers, its rounded value and what that lacks, the
+mean of the differences from it: at a mean of 10⁴ the rounding is 10⁻³ of a spread of 1, and s_i
+adds up that of p features.
 
-Each pass over the (n, p) arrays is one launch. A program sums over all rows of a few columns, or over all columns of a
-row, in one fixed order.
+Each pass over the (n, p) arrays is one launch. A program sums over all rows of a few columns, or
+over all columns of a row, in one fixed order.
 """
-
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
 
@@ -39,23 +41,28 @@ ROW_LENGTH = 2048
 
 
 def fit_errors(u: Tensor, correlated: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradient of L_g at Ũ, (n, p), for each feature L_g and its variance, (p,), and the means, (2, p).
+    """Return the gradient of L_g at Ũ, (n, p), for each feature L_g and its variance, (p,), and the
+    means, (2, p).
 
     The first row of the means is rounded, the second is what the first lacks.
 
-    L_g of a feature is not a number if one of its values is not finite or so large that L_decorr would overflow.
+    L_g of a feature is not a number if one of its values is not finite or so large that L_decorr
+    would overflow.
     """
     n, p = u.shape
     gradient, found = torch.empty_like(correlated), correlated.new_empty(4, p)
     limit = largest_feature(torch.float32)
-    _fit_errors[_column_tiles(p)](u, correlated, gradient, found, n, p, 2 / (n * p), 1 / n, limit, **COLUMN_TILE)
+    _fit_errors[_column_tiles(p)](
+        u, correlated, gradient, found, n, p, 2 / (n * p), 1 / n, limit, **COLUMN_TILE
+    )
     return gradient, found[0], found[1], found[2:]
 
 
 def penalty(
     u: Tensor, correlated: Tensor, means: Tensor, centred: bool, flags: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return L_decorr with its two parts, (3,), its gradient at Ũ, and besides at the features, both (n, p).
+    """Return L_decorr with its two parts, (3,), its gradient at Ũ, and besides at the features,
+    both (n, p).
 
     Args:
         u: The features, shape (n, p).
@@ -66,16 +73,33 @@ def penalty(
     """
     n, p = u.shape
     length = min(ROW_LENGTH, 1 << (p - 1).bit_length())
-    rows, columns, losses = correlated.new_empty(n), correlated.new_empty(5, p), correlated.new_empty(3)
+    rows, columns, losses = (
+        correlated.new_empty(n),
+        correlated.new_empty(5, p),
+        correlated.new_empty(3),
+    )
     of_correlated, direct = torch.empty_like(correlated), torch.empty_like(u)
     _row_sums[(n,)](u, means, rows, flags, p, WIDE_SCALES / (p - 1), LENGTH=length, num_warps=4)
     _column_sums[_column_tiles(p)](
         u, correlated, rows, means, columns, n, p, 1 / n, 1 / (p - 1), LENGTH=length, **COLUMN_TILE
     )
     _penalty_gradients[(n,)](
-        u, correlated, rows, columns, means, losses, of_correlated, direct, p, 1 / p, 1 / (p - 1), 2 / (p * n),
-        CENTRED=centred, LENGTH=length, num_warps=4,
-    )  # fmt: skip
+        u,
+        correlated,
+        rows,
+        columns,
+        means,
+        losses,
+        of_correlated,
+        direct,
+        p,
+        1 / p,
+        1 / (p - 1),
+        2 / (p * n),
+        CENTRED=centred,
+        LENGTH=length,
+        num_warps=4,
+    )
     return losses, of_correlated, direct
 
 
@@ -83,10 +107,12 @@ def _column_tiles(p: int) -> tuple[int]:
     return (-(-p // COLUMN_TILE["COLUMNS"]),)
 
 
-# The gradient of L_g at Ũ; for each column the squared error, not a number beyond the limit, the variance, the mean
-# and what it lacks.
+# The gradient of L_g at Ũ; for each column the squared error, not a number beyond the limit, the
+# variance, the mean and what it lacks.
 @triton.jit
-def _fit_errors(u, correlated, gradient, found, n, p, scale, share, limit, ROWS: constexpr, COLUMNS: constexpr):
+def _fit_errors(
+    u, correlated, gradient, found, n, p, scale, share, limit, ROWS: constexpr, COLUMNS: constexpr
+):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     sums = tl.zeros((COLUMNS,), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
@@ -146,9 +172,19 @@ def _row_sums(u, means, rows, flags, p, wide, LENGTH: constexpr):
 # For each column its level, its covariance, μ_j, t_j and what that lacks.
 @triton.jit
 def _column_sums(
-    u, correlated, rows, means, columns, n, p, share, inverse_others,
-    LENGTH: constexpr, ROWS: constexpr, COLUMNS: constexpr,
-):  # fmt: skip
+    u,
+    correlated,
+    rows,
+    means,
+    columns,
+    n,
+    p,
+    share,
+    inverse_others,
+    LENGTH: constexpr,
+    ROWS: constexpr,
+    COLUMNS: constexpr,
+):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     all_means = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, p, LENGTH):
@@ -161,7 +197,9 @@ def _column_sums(
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
         inside = (row < n)[:, None] & (column < p)[None, :]
-        sums += tl.sum(tl.load(correlated + row[:, None] * p + column[None, :], mask=inside, other=0.0), axis=0)
+        sums += tl.sum(
+            tl.load(correlated + row[:, None] * p + column[None, :], mask=inside, other=0.0), axis=0
+        )
     mean_correlated = sums * share
     products = tl.zeros((COLUMNS,), tl.float32)
     lacking = tl.zeros((COLUMNS,), tl.float32)
@@ -172,7 +210,9 @@ def _column_sums(
         x = (tl.load(u + place, mask=inside, other=0.0) - mean[None, :]) - mean_lacks[None, :]
         y = tl.load(correlated + place, mask=inside, other=0.0) - mean_correlated[None, :]
         whole = tl.load(rows + row, mask=row < n, other=0.0)
-        products += tl.sum(tl.where(inside, y * ((whole[:, None] - x) * inverse_others), 0.0), axis=0)
+        products += tl.sum(
+            tl.where(inside, y * ((whole[:, None] - x) * inverse_others), 0.0), axis=0
+        )
         lacking += tl.sum(tl.where(inside, y, 0.0), axis=0)
     tl.store(columns + column, mean_correlated * mean_of_others, mask=column < p)
     tl.store(columns + p + column, products * share, mask=column < p)
@@ -184,9 +224,21 @@ def _column_sums(
 # The gradients of L_decorr for one row; the first program also computes L_decorr and its parts.
 @triton.jit
 def _penalty_gradients(
-    u, correlated, rows, columns, means, losses, of_correlated, direct, p, inverse_p, inverse_others, scale,
-    CENTRED: constexpr, LENGTH: constexpr,
-):  # fmt: skip
+    u,
+    correlated,
+    rows,
+    columns,
+    means,
+    losses,
+    of_correlated,
+    direct,
+    p,
+    inverse_p,
+    inverse_others,
+    scale,
+    CENTRED: constexpr,
+    LENGTH: constexpr,
+):
     row = tl.program_id(0)
     whole = tl.load(rows + row)
     acc = tl.zeros((LENGTH,), tl.float32)

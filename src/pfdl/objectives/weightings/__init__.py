@@ -6,4 +6,15 @@ from pfdl.objectives.weightings.dwr import DWR, BatchDWR
 from pfdl.objectives.weightings.groups import Balance, CVaR, GroupDRO
 from pfdl.objectives.weightings.stablenet import StableNet
 
-__all__ = ["CNBB", "DWR", "Balance", "BatchDWR", "CVaR", "GroupDRO", "Product", "StableNet", "Uniform", "Weighting"]
+__all__ = [
+    "CNBB",
+    "DWR",
+    "Balance",
+    "BatchDWR",
+    "CVaR",
+    "GroupDRO",
+    "Product",
+    "StableNet",
+    "Uniform",
+    "Weighting",
+]

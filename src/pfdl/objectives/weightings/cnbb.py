@@ -14,10 +14,11 @@ from pfdl.objectives.penalties import Quantization
 
 
 class CNBB(Weighting):
-    r"""Weights under which every feature is balanced against all the others (He et al., 2021, the NICO paper).
+    r"""Weights under which every feature is balanced against all the others (He et al., 2021, the
+    NICO paper).
 
-    Each feature j is read as a treatment, :math:`I_j = 1[f_j > 0]`; the weights, which sum to 1, are to make treated
-    and untreated samples similar in all other features:
+    Each feature j is read as a treatment, :math:`I_j = 1[f_j > 0]`; the weights, which sum to 1,
+    are to make treated and untreated samples similar in all other features:
 
     .. math::
         \sum_j \Big\| \frac{F_{-j}^\top (w \circ I_j)}{w^\top I_j} -
@@ -26,11 +27,12 @@ class CNBB(Weighting):
     The features should be signed (CNBB's network ends in tanh). CNBB's other term is
     :class:`pfdl.objectives.penalties.Quantization`.
 
-    The paper gives no numbers for the inner optimisation. Solver and numbers are those of the public reimplementation
-    in changliu00/causal-semantic-generative-model: from equal weights a few steps of gradient descent within Σw = 1,
-    then absolute values, scaled to sum 1 again. On wide features these steps overshoot, so that the loss may rise: the
-    method acts, if badly; read ``effective_sample_size``. One difference: a feature that is on, or off, in the whole
-    batch has no comparison and is left out here; the reimplementation compares it with zero.
+    The paper gives no numbers for the inner optimisation. Solver and numbers are those of the
+    public reimplementation in changliu00/causal-semantic-generative-model: from equal weights a few
+    steps of gradient descent within Σw = 1, then absolute values, scaled to sum 1 again. On wide
+    features these steps overshoot, so that the loss may rise: the method acts, if badly; read
+    ``effective_sample_size``. One difference: a feature that is on, or off, in the whole batch has
+    no comparison and is left out here; the reimplementation compares it with zero.
 
     Args:
         steps: Gradient steps on the weights for each batch.
@@ -40,7 +42,9 @@ class CNBB(Weighting):
 
     reference = "He et al., 2021"
 
-    def __init__(self, *, steps: int = 4, learning_rate: float = 1e-3, size_weight: float = 1e-4) -> None:
+    def __init__(
+        self, *, steps: int = 4, learning_rate: float = 1e-3, size_weight: float = 1e-4
+    ) -> None:
         super().__init__()
         check_count("steps", steps, 0)
         check_number("learning_rate", learning_rate)
@@ -73,10 +77,12 @@ class CNBB(Weighting):
 
 
 def balance_gradient(f: Tensor, weights: Tensor) -> Tensor:
-    """Return the gradient with respect to the weights, (n,), of the sum over j above, for features (n, p).
+    """Return the gradient with respect to the weights, (n,), of the sum over j above, for features
+    (n, p).
 
-    With D the differences of the means, a sample treated with j adds Σ_k D_kj (f_ik − m_kj) / s_j, where m and s are
-    the mean and the size of the treated; an untreated one takes away the same of the untreated.
+    With D the differences of the means, a sample treated with j adds Σ_k D_kj (f_ik − m_kj) / s_j,
+    where m and s are the mean and the size of the treated; an untreated one takes away the same of
+    the untreated.
     """
     treated = f > 0
     number = treated.sum(0)

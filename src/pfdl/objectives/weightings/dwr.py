@@ -1,4 +1,6 @@
-"""Decorrelated Weighting Regression: its loss, its solvers, and its weights on all samples or on each batch."""
+"""Decorrelated Weighting Regression: its loss, its solvers, and its weights on all samples or on
+each batch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _RMSPROP_DECAY, _EPSILON = 0.9, 1e-10
 
 
 class DWR(Weighting):
-    r"""Learn one weight per training sample that decorrelates all features of all samples (Kuang et al., 2020).
+    r"""Learn one weight per training sample that decorrelates all features of all samples (Kuang et
+    al., 2020).
 
     The weights w = G∘G start at 1 and minimise
 
@@ -28,23 +31,29 @@ class DWR(Weighting):
         - \tfrac{w^\top X_j}{\sum w} \tfrac1n w^\top X^{(-j)} \Big\|_2
         + 0.0005 \big(\textstyle\sum w - n\big)^2 + 0.00005 \sum w^2.
 
-    This is the published first stage, on the features of a network instead of the columns of a table, each centred and
-    scaled to variance 1, as the columns of the published data are: the loss has a scale. Call :meth:`fit` with the
-    features of all training samples, before training if they are fixed, or before each epoch, and give the objective
-    the ``indices`` of each batch's samples. :class:`pfdl.tabular.DWRRegressor` is the published regression;
-    :class:`BatchDWR` needs neither call nor indices and is an adaptation. Costs O(n·p²) a step.
+    This is the published first stage, on the features of a network instead of the columns of a
+    table, each centred and scaled to variance 1, as the columns of the published data are: the loss
+    has a scale. Call :meth:`fit` with the features of all training samples, before training if they
+    are fixed, or before each epoch, and give the objective the ``indices`` of each batch's samples.
+    :class:`pfdl.tabular.DWRRegressor` is the published regression; :class:`BatchDWR` needs neither
+    call nor indices and is an adaptation. Costs O(n·p²) a step.
 
-    The loss is 0.0005·n² at weights of zero, and a tenth of that with all weight on one sample. Where decorrelating
-    costs more, as it can on a network's features, solvers can end there: :meth:`fit` warns, once while that lasts. The
-    metrics ``mean_weight``, before it is made 1, and ``effective_share_of_all`` show it, those of a batch do not.
+    The loss is 0.0005·n² at weights of zero, and a tenth of that with all weight on one sample.
+    Where decorrelating costs more, as it can on a network's features, solvers can end there:
+    :meth:`fit` warns, once while that lasts. The metrics ``mean_weight``, before it is made 1, and
+    ``effective_share_of_all`` show it, those of a batch do not.
 
     Args:
         steps: Most steps of L-BFGS; published are 5,000 of RMSProp.
-        tol: Stop when the loss changes by no more than this from one step to the next, as published.
+        tol: Stop when the loss changes by no more than this from one step to the next, as
+            published.
 
     Example:
         >>> import torch
-        >>> x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)) @ torch.ones(4, 4).tril()
+        >>> x = (
+        ...     torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+        ...     @ torch.ones(4, 4).tril()
+        ... )
         >>> dwr = DWR()
         >>> dwr.fit(x)
         >>> dwr(torch.tensor([3, 17])).shape
@@ -66,10 +75,12 @@ class DWR(Weighting):
         self.register_buffer("sample_weights", torch.zeros(0))
 
     def fit(self, features: Tensor) -> None:
-        """Learn the weights from the features of all training samples, shape (n, p), in the order of their indices.
+        """Learn the weights from the features of all training samples, shape (n, p), in the order
+        of their indices.
 
         Raises:
-            ValueError: If the features are not finite or the weights diverge; nothing has changed then.
+            ValueError: If the features are not finite or the weights diverge; nothing has changed
+                then.
         """
         check_matrix("features", features)
         if problem := describe_non_finite("features", features.detach()):
@@ -84,30 +95,40 @@ class DWR(Weighting):
         self.sample_weights = weights
         self._of_mean_one()
         n, p = features.shape
-        mean, share = float(self.learnt["mean_weight"]), float(self.learnt["effective_share_of_all"])
+        mean, share = (
+            float(self.learnt["mean_weight"]),
+            float(self.learnt["effective_share_of_all"]),
+        )
         problem, had_collapsed = describe_collapse(mean, n * share, n), self._has_collapsed
         self._has_collapsed = problem is not None
         if problem and not had_collapsed:
             warnings.warn(
-                f"the weights of DWR {problem}. This happens where there are few samples for the features (here {n} "
-                f"for {p}) or these are strongly correlated. Use fewer features, such as a narrower embedding, more "
-                "samples, or another objective.",
+                f"the weights of DWR {problem}. This happens where there are few samples for the"
+                f" features (here {n} for {p}) or these are strongly correlated. Use fewer"
+                " features, such as a narrower embedding, more samples, or another objective.",
                 stacklevel=2,
             )
 
     def solve(self, columns: Tensor) -> Tensor:
-        """Return the weights of standardised columns, shape (n, p); a subclass may solve in another way."""
+        """Return the weights of standardised columns, shape (n, p); a subclass may solve in another
+        way.
+        """
         return decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Return the weights of the samples with these numbers, shape (n,); their mean over all samples is 1."""
+        """Return the weights of the samples with these numbers, shape (n,); their mean over all
+        samples is 1.
+        """
         if not isinstance(indices, Tensor) or indices.dim() != 1 or indices.is_floating_point():
-            raise ValueError("indices are not one whole number per sample; give a tensor of shape (n,).")
+            raise ValueError(
+                "indices are not one whole number per sample; give a tensor of shape (n,)."
+            )
         known = len(self.sample_weights)
         if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < known:
             raise ValueError(
-                f"indices go from {int(indices.min())} to {int(indices.max())} and DWR has weights of {known} samples; "
-                "call fit(features) with the features of all training samples first."
+                f"indices go from {int(indices.min())} to {int(indices.max())} and DWR has weights"
+                f" of {known} samples; call fit(features) with the features of all training samples"
+                " first."
             )
         weights = self._of_mean_one()[indices]
         self.finish(weights)  # notes the effective sample size
@@ -115,8 +136,13 @@ class DWR(Weighting):
 
     def check_loaded(self) -> None:
         """Refuse weights that are negative or all zero."""
-        if len(self.sample_weights) and (bool((self.sample_weights < 0).any()) or not float(self.sample_weights.sum())):
-            raise ValueError("sample_weights in the state are negative or all zero; they are one weight per sample.")
+        if len(self.sample_weights) and (
+            bool((self.sample_weights < 0).any()) or not float(self.sample_weights.sum())
+        ):
+            raise ValueError(
+                "sample_weights in the state are negative or all zero; they are one weight per"
+                " sample."
+            )
 
     def _of_mean_one(self) -> Tensor:
         """Return the weights of all samples with a mean of 1, and note what is logged of them."""
@@ -127,13 +153,15 @@ class DWR(Weighting):
 
 
 class BatchDWR(Weighting):
-    """Take a few steps of DWR on the features of each batch: an adaptation, not the published method.
+    """Take a few steps of DWR on the features of each batch: an adaptation, not the published
+    method.
 
-    The loss is that of :class:`DWR`, the solver the published RMSProp (decay 0.9, learning rate 0.005). That every
-    batch starts again from equal weights, and that it takes 20 steps, is ours: the published method takes up to 5,000
-    on all samples at once. On few samples for many features all weights fall towards zero, as those of
-    :class:`DWR` do: in 20 steps of 0.005 alike, so that they stay equal; with more or larger steps unlike, near zero.
-    Read the metric ``mean_weight``, before it is made 1. Costs O(n·p·min(n, p)) a step.
+    The loss is that of :class:`DWR`, the solver the published RMSProp (decay 0.9, learning rate
+    0.005). That every batch starts again from equal weights, and that it takes 20 steps, is ours:
+    the published method takes up to 5,000 on all samples at once. On few samples for many features
+    all weights fall towards zero, as those of :class:`DWR` do: in 20 steps of 0.005 alike, so that
+    they stay equal; with more or larger steps unlike, near zero. Read the metric ``mean_weight``,
+    before it is made 1. Costs O(n·p·min(n, p)) a step.
 
     Args:
         steps: Steps of RMSProp for each batch.
@@ -158,7 +186,9 @@ class BatchDWR(Weighting):
         return self.finish(weights)
 
     def _learn(self, x: Tensor) -> list[Tensor]:
-        return [decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate).weights]
+        return [
+            decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate).weights
+        ]
 
 
 class LearntWeights(NamedTuple):
@@ -202,10 +232,12 @@ def decorrelating_weights(
 
 
 def decorrelating_weights_by_lbfgs(x: Tensor, *, steps: int, tol: float) -> LearntWeights:
-    """Minimise the same loss from the same start with L-BFGS, which needs far fewer steps on a whole table.
+    """Minimise the same loss from the same start with L-BFGS, which needs far fewer steps on a
+    whole table.
 
-    The term (Σw − n)² grows with n² while what decorrelates a row's columns falls with 1/n. Steps of one size for all
-    directions, as of RMSProp and Adam, then oscillate along Σw; L-BFGS learns how steep each direction is.
+    The term (Σw − n)² grows with n² while what decorrelates a row's columns falls with 1/n. Steps
+    of one size for all directions, as of RMSProp and Adam, then oscillate along Σw; L-BFGS learns
+    how steep each direction is.
 
     Args:
         x: Features or columns, shape (n, p), without gradient.
@@ -231,15 +263,17 @@ def decorrelating_weights_by_lbfgs(x: Tensor, *, steps: int, tol: float) -> Lear
 
     solver.step(evaluate)  # type: ignore[no-untyped-call]
     weights = root.detach().square()
-    return LearntWeights(weights, float(dwr_loss_and_gradient(x, weights)[0]), int(solver.state[root]["n_iter"]))
+    return LearntWeights(
+        weights, float(dwr_loss_and_gradient(x, weights)[0]), int(solver.state[root]["n_iter"])
+    )
 
 
 def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return DWR's loss and its gradient with respect to the weights, in closed form.
 
-    With C the weighted covariance without its diagonal and D its rows scaled to length 2000/p, the first term has the
-    derivative (x_i − m)ᵀ D (x_i − m) / n, m being the weighted mean. Keeps nothing for a backward pass, and costs
-    O(n·p·min(n, p)).
+    With C the weighted covariance without its diagonal and D its rows scaled to length 2000/p, the
+    first term has the derivative (x_i − m)ᵀ D (x_i − m) / n, m being the weighted mean. Keeps
+    nothing for a backward pass, and costs O(n·p·min(n, p)).
     """
     n, p = x.shape
     excess = weights.sum() - n
@@ -250,7 +284,9 @@ def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_features(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the lengths of C's rows and (x_i − m)ᵀ D (x_i − m) from p × p matrices, without a copy of x."""
+    """Return the lengths of C's rows and (x_i − m)ᵀ D (x_i − m) from p × p matrices, without a copy
+    of x.
+    """
     p = x.shape[1]
     mean = x.T @ weights / weights.sum()
     weighted = x * weights[:, None]

@@ -17,13 +17,16 @@ WARM_BATCHES = 10
 class StableNet(Weighting):
     r"""Weights that remove dependence between features beyond correlation (Zhang et al., 2021).
 
-    Each feature is mapped by random Fourier functions z, :math:`\sqrt2 (\cos + \sin)` of a random affine map, whose
-    values are scaled to [0, π/2] over the features of a sample. The weights w = softmax(θ) minimise
+    Each feature is mapped by random Fourier functions z, :math:`\sqrt2 (\cos + \sin)` of a random
+    affine map, whose values are scaled to [0, π/2] over the features of a sample. The weights w =
+    softmax(θ) minimise
 
-    .. math:: \frac1\lambda \sum_z \sum_{j \ne k} \operatorname{cov}_w(z(U_j), z(U_k))^2 + \sum_i w_i^2.
+    .. math::
+        \frac1\lambda \sum_z \sum_{j \ne k} \operatorname{cov}_w(z(U_j), z(U_k))^2 + \sum_i w_i^2.
 
-    A memory of one batch, a moving average of the features and weights of the batches seen, takes part in the
-    covariances without being learnt; it is part of ``state_dict()``. Costs O(n·p·min(n, p)) a step.
+    A memory of one batch, a moving average of the features and weights of the batches seen, takes
+    part in the covariances without being learnt; it is part of ``state_dict()``. Costs O(n·p·min(n,
+    p)) a step.
 
     Known of it: the weights may stay at 1/n. Read ``effective_sample_size``.
 
@@ -74,7 +77,9 @@ class StableNet(Weighting):
         """Learn the weights of a batch of features, shape (n, p), and remember the batch."""
         check_matrix("features", features)
         u = features.detach().float()
-        if problem := describe_non_finite("features", u):  # it would spoil the memory for all later batches
+        if problem := describe_non_finite(
+            "features", u
+        ):  # it would spoil the memory for all later batches
             raise ValueError(problem)
         if self.memory_features.numel() and u.shape[1] != self.memory_features.shape[1]:
             raise ValueError(
@@ -83,7 +88,9 @@ class StableNet(Weighting):
             )
         memory = [self.memory_features, self.memory_weights] if self.memory_features.numel() else []
         settings = (self.functions, self.steps, self.learning_rate, self.momentum, self.balance)
-        (logits,) = self.captured.run(self._learn, [u, *draw_maps(u, self.functions, self.steps), *memory], settings)
+        (logits,) = self.captured.run(
+            self._learn, [u, *draw_maps(u, self.functions, self.steps), *memory], settings
+        )
         if self.training:
             if problem := describe_non_finite("the weights of StableNet", logits[None]):
                 raise ValueError(problem)
@@ -92,7 +99,9 @@ class StableNet(Weighting):
 
     @torch.no_grad()
     def _learn(self, u: Tensor, frequency: Tensor, phase: Tensor, *memory: Tensor) -> list[Tensor]:
-        """Run SGD with momentum on θ; the gradient is in closed form, which is faster than a backward pass a step."""
+        """Run SGD with momentum on θ; the gradient is in closed form, which is faster than a
+        backward pass a step.
+        """
         logits = torch.ones_like(u[:, 0])
         velocity = torch.zeros_like(logits)
         with_memory, *remembered = (torch.cat([u, memory[0]]), memory[1]) if memory else (u,)
@@ -104,20 +113,27 @@ class StableNet(Weighting):
             slope = own * (gradient[: len(u)] - everyone @ gradient)  # through the softmax over all
             slope += 2 * weights * (weights - weights @ weights)
             velocity.mul_(self.momentum).add_(slope)
-            logits.add_(velocity, alpha=-self.learning_rate * (1.0 if 2 * step < self.steps else 0.1))
+            logits.add_(
+                velocity, alpha=-self.learning_rate * (1.0 if 2 * step < self.steps else 0.1)
+            )
         return [logits]
 
     def check_loaded(self) -> None:
         """Refuse a memory without a weight for each sample, or a count that is none."""
         if len(self.memory_features) != len(self.memory_weights):
             raise ValueError(
-                f"the state has {len(self.memory_features)} remembered samples and {len(self.memory_weights)} weights."
+                f"the state has {len(self.memory_features)} remembered samples and"
+                f" {len(self.memory_weights)} weights."
             )
         if self.batches_seen < 0:
-            raise ValueError(f"batches_seen in the state is {int(self.batches_seen)}; it must not be negative.")
+            raise ValueError(
+                f"batches_seen in the state is {int(self.batches_seen)}; it must not be negative."
+            )
 
     def _remember(self, u: Tensor, logits: Tensor) -> None:
-        """Blend the batch into the memory; a shorter one (the last of an epoch) into its first rows."""
+        """Blend the batch into the memory; a shorter one (the last of an epoch) into its first
+        rows.
+        """
         if not self.memory_features.numel():
             self.memory_features, self.memory_weights = u.clone(), logits.clone()
         rows = min(len(u), len(self.memory_features))
@@ -131,23 +147,31 @@ class StableNet(Weighting):
 def draw_maps(u: Tensor, functions: int, steps: int) -> tuple[Tensor, Tensor]:
     """Draw for each step a frequency for each function, and a phase for each of its features."""
     frequency = torch.randn(steps, functions, 1, 1, device=u.device, dtype=u.dtype)
-    return frequency, 2 * math.pi * torch.rand(steps, functions, 1, u.shape[1], device=u.device, dtype=u.dtype)
+    return frequency, 2 * math.pi * torch.rand(
+        steps, functions, 1, u.shape[1], device=u.device, dtype=u.dtype
+    )
 
 
 def fourier_features(u: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
-    """Map each feature, (n, p), by frequencies (functions, 1, 1) and phases (functions, 1, p): (functions, n, p)."""
+    """Map each feature, (n, p), by frequencies (functions, 1, 1) and phases (functions, 1, p):
+    (functions, n, p).
+    """
     angle = frequency * u + phase
     angle = angle - angle.amin(-1, keepdim=True)
-    angle = angle / angle.amax(-1, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny) * (math.pi / 2)
+    angle = (
+        angle / angle.amax(-1, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny) * (math.pi / 2)
+    )
     return math.sqrt(2 / len(frequency)) * (angle.cos() + angle.sin())
 
 
 def dependence_gradient(mapped: Tensor, weights: Tensor) -> Tensor:
-    """Return the gradient of Σ_z Σ_{j≠k} cov_w(z_j, z_k)² with respect to the weights, up to a constant.
+    """Return the gradient of Σ_z Σ_{j≠k} cov_w(z_j, z_k)² with respect to the weights, up to a
+    constant.
 
-    ``mapped`` has the shape (functions, n, p), the weights sum to 1. With x_i the mapped features of a sample less
-    their weighted mean and C the weighted covariance, it is 2 (x_iᵀ C x_i − Σ_j C_jj x_ij²); the constant does not pass
-    a softmax. x_iᵀ C x_i is also Σ_k w_k (x_iᵀ x_k)², which is cheaper for fewer samples than features.
+    ``mapped`` has the shape (functions, n, p), the weights sum to 1. With x_i the mapped features
+    of a sample less their weighted mean and C the weighted covariance, it is 2 (x_iᵀ C x_i − Σ_j
+    C_jj x_ij²); the constant does not pass a softmax. x_iᵀ C x_i is also Σ_k w_k (x_iᵀ x_k)², which
+    is cheaper for fewer samples than features.
     """
     centred = mapped - (weights @ mapped)[:, None]
     squares = centred.square()
