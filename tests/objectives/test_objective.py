@@ -244,6 +244,13 @@ def test_names_and_settings_that_make_no_sense_are_refused(name, settings, messa
         make_objective(name, 6, **settings)
 
 
+@pytest.mark.parametrize("name", ["erm", "irm", "groupdro", "cvar", "balance"])
+def test_a_batch_without_samples_is_refused(name, batch):
+    empty = {key: value[:0] for key, value in batch.items()}
+    with pytest.raises(ValueError, match="the batch has no samples; give at least one"):
+        make_objective(name, 6)(**empty)
+
+
 @pytest.mark.parametrize(
     ("name", "missing"),
     [("pfdl", "features"), ("balance", "environments"), ("irm", "environments")],

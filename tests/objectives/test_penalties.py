@@ -2,6 +2,8 @@
 definitions.
 """
 
+from itertools import combinations
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -69,19 +71,65 @@ def test_the_weight_is_one_until_the_annealing_ends_and_evaluation_does_not_coun
     assert factors == pytest.approx([1, 1, 50, 50])
 
 
-def test_environments_and_labels_must_be_one_per_sample():
+def test_a_weight_below_one_is_switched_down_when_the_annealing_ends():
+    given = batch(2)
+    plain = IRM()(*given)
+    penalty = IRM(weight=0.25, anneal=1)
+    torch.testing.assert_close(penalty(*given), plain)
+    torch.testing.assert_close(penalty(*given), 0.25 * plain)
+    assert penalty.divisor() == 1
+
+
+def test_the_count_of_calls_is_part_of_the_state():
+    given = batch(2)
+    first = IRM(weight=50.0, anneal=3)
+    for _ in range(2):
+        first(*given)
+    resumed = IRM(weight=50.0, anneal=3)
+    resumed.load_state_dict(first.state_dict())
+    plain = IRM()(*given)
+    factors = [(resumed(*given) / plain).item() for _ in range(2)]
+    assert factors == pytest.approx([1, 50])
+
+
+COMPARING = {
+    "irm": lambda environments: IRM()(*batch(2)[:2], environments),
+    "vrex": lambda environments: VREx()(*batch(2)[:2], environments),
+    "coral": lambda environments: CORAL()(torch.ones(11, 2), environments),
+}
+
+
+@pytest.mark.parametrize("name", COMPARING)
+@pytest.mark.parametrize(
+    ("environments", "error", "message"),
+    [
+        (torch.arange(3), ValueError, r"environments have shape \(3,\) for 11 samples"),
+        (torch.arange(11) - 1, ValueError, "environments go below 0, and −1 stands for unknown"),
+        (torch.arange(11) / 2, TypeError, "environments have dtype torch.float32; give whole"),
+        (list(range(11)), TypeError, "environments are a list"),
+    ],
+)
+def test_environments_are_one_whole_number_from_0_per_sample(name, environments, error, message):
+    with pytest.raises(error, match=message):
+        COMPARING[name](environments)
+
+
+def test_labels_are_one_per_sample():
     logits, labels, environments = batch(2)
-    with pytest.raises(ValueError, match=r"environments have shape \(3,\) for \(11,\) samples"):
-        IRM()(logits, labels, environments[:3])
     with pytest.raises(ValueError, match=r"logits have shape \(11,\) and labels \(10,\)"):
         IRM()(logits, labels[1:], environments)
-    for penalty, given in (
-        (IRM(), (logits, labels)),
-        (VREx(), (logits, labels)),
-        (CORAL(), (torch.ones(11, 2),)),
-    ):
-        with pytest.raises(ValueError, match="environments go below 0, and −1 stands for unknown"):
-            penalty(*given, environments - 1)
+
+
+@pytest.mark.parametrize("penalty", [IRM(), VREx(), CORAL()])
+def test_a_batch_without_samples_is_refused(penalty):
+    empty = {
+        "logits": torch.empty(0, 3),
+        "labels": torch.empty(0, dtype=torch.long),
+        "features": torch.empty(0, 4),
+        "environments": torch.empty(0, dtype=torch.long),
+    }
+    with pytest.raises(ValueError, match="the batch has no samples"):
+        penalty(*(empty[name] for name in penalty.needs))
 
 
 @pytest.mark.parametrize("num_environments", [1, 2, 3])
@@ -120,18 +168,43 @@ def naive_coral(features, environments):
     return sum(distances) / len(distances)
 
 
+def coral_batch():
+    generator = torch.Generator().manual_seed(8)
+    features = torch.randn(12, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    return features, torch.tensor([0, 0, 0, 4, 4, 4, 4, 2, 2, 2, 2, 2])
+
+
 def test_coral_is_that_of_the_definition():
-    features = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
-    environments = torch.tensor([0, 0, 0, 4, 4, 4, 4, 2, 2, 2, 2, 2])
-    fast, slow = CORAL(weight=3.0)(features, environments), 3 * naive_coral(features, environments)
+    features, environments = coral_batch()
+    fast = CORAL(weight=3.0)(features, environments)
+    slow = 3 * naive_coral(features, environments)
     torch.testing.assert_close(fast, slow)
     torch.testing.assert_close(
         torch.autograd.grad(fast, features), torch.autograd.grad(slow, features)
     )
 
 
+def covariance_term_of_domainbed(features, environments):
+    """The second term of MMD.mmd in DomainBed's algorithms.py, its mean over pairs."""
+    groups = [features[environments == number] for number in environments.unique()]
+    distances = []
+    for x, y in combinations(groups, 2):
+        centred_x = x - x.mean(0, keepdim=True)
+        centred_y = y - y.mean(0, keepdim=True)
+        covariance_x = centred_x.t() @ centred_x / (len(x) - 1)
+        covariance_y = centred_y.t() @ centred_y / (len(y) - 1)
+        distances.append((covariance_x - covariance_y).pow(2).mean())
+    return sum(distances) / len(distances)
+
+
+def test_four_times_its_weight_is_domainbeds_on_the_covariances():
+    features, environments = coral_batch()
+    ours = CORAL(weight=4.0)(features, environments)
+    torch.testing.assert_close(ours, covariance_term_of_domainbed(features, environments))
+
+
 def test_coral_of_one_environment_is_zero():
-    features = torch.randn(3, 2, requires_grad=True)
+    features = torch.tensor([[1.0, 2.0], [0.0, 5.0], [3.0, 1.0]], requires_grad=True)
     assert CORAL()(features, torch.zeros(3, dtype=torch.long)) == 0
     assert CORAL()(features, torch.tensor([0, 0, 1])) == 0  # the second has a single sample
 

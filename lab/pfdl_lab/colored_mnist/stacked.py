@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfdl.objectives.base import sample_risks
 from pfdl.objectives.objective import Objective
+from pfdl.objectives.risks import sample_risks
 from pfdl_lab.colored_mnist.perceptron import MLP, Outputs
 
 

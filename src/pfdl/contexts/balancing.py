@@ -17,7 +17,7 @@ from pfdl._internal.validation import check_count, check_number
 from pfdl.contexts._arrays import FloatArray, IndexArray, as_equally_many, as_numbers, group_table
 from pfdl.contexts.groups import Accuracies
 from pfdl.contexts.quality import group_accuracy
-from pfdl.objectives.weightings.groups import SMOOTHING, balancing_table
+from pfdl.objectives.weightings.balance import SMOOTHING, balancing_table
 
 HEAVY = 10.0
 """From this weight on a single sample counts so much that a sampler is the better choice."""

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances
 
 from pfdl.contexts._arrays import FloatArray, IndexArray
-from pfdl.decorrelation.linear import group_means, predict_left_out
+from pfdl.contexts.ridge import group_means, predict_left_out
 
 PRINCIPAL = 64
 """Clusters are sought in so many main coordinates; distances in more cost more and say the same."""

@@ -24,8 +24,8 @@ from pfdl.contexts.candidates import (
 from pfdl.contexts.clusters import PooledClusters, WithinClusters
 from pfdl.contexts.confirmation import Trial, confirm
 from pfdl.contexts.probe import one_thread
+from pfdl.contexts.ridge import CONSTANT
 from pfdl.contexts.sources import Describe, Features, open_features
-from pfdl.decorrelation.linear import CONSTANT
 
 METHODS = ("auto", "pooled", "within", "early")
 

@@ -37,7 +37,7 @@ from pfdl.decorrelation.functional import (
     standardize,
 )
 from pfdl.decorrelation.kernels import both_steps
-from pfdl.decorrelation.part import DataShape, Part
+from pfdl.parts import DataShape, Part
 
 Schedule = Callable[[int], float]
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]

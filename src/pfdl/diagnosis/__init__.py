@@ -10,7 +10,7 @@ from sklearn.utils import check_array
 
 from pfdl.contexts._arrays import as_array, as_classes
 from pfdl.contexts.groups import Mixture, count_groups, measure_accuracy
-from pfdl.decorrelation.linear import predict_left_out
+from pfdl.contexts.ridge import predict_left_out
 from pfdl.diagnosis.reliance import (
     compare_reliance,
     goes_together,

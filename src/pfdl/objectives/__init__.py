@@ -1,6 +1,5 @@
 """What is minimised: a weighting of the samples plus penalties, and the registry of names."""
 
-from pfdl.decorrelation.part import DataShape, Part
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.registry import (
     ObjectiveInfo,
@@ -8,6 +7,7 @@ from pfdl.objectives.registry import (
     make_objective,
     register_objective,
 )
+from pfdl.parts import DataShape, Part
 
 __all__ = [
     "DataShape",

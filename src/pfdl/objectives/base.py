@@ -1,16 +1,13 @@
-"""The risk of each sample, the penalties that compare risks, and the weightings that weigh them."""
+"""The base classes of penalties and of weightings."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from pfdl._internal.cuda_graphs import Captured
-from pfdl.decorrelation.part import Part
+from pfdl.parts import Part
 
 
 class Penalty(Part):
@@ -84,122 +81,3 @@ class Weighting(Part):
         self.effective_sample_size = weights.sum().square() / weights.square().sum()
         self.effective_share = self.effective_sample_size / max(1, len(weights))
         return weights / weights.mean()
-
-
-class Uniform(Weighting):
-    """Weights of 1: the risk is the plain mean, as in empirical risk minimisation."""
-
-    needs = ("risks",)
-
-    def forward(self, risks: Tensor) -> Tensor:
-        """Return ones in the shape of the risks."""
-        return self.finish(torch.ones_like(risks))
-
-
-class Product(Weighting):
-    """Multiply several weightings, each of which learns by itself.
-
-    Args:
-        factors: The weightings.
-    """
-
-    def __init__(self, factors: Iterable[Weighting]) -> None:
-        super().__init__()
-        self.factors = nn.ModuleList(factors)
-        self.needs = tuple(
-            dict.fromkeys(name for factor in self._factors() for name in factor.needs)
-        )
-
-    def forward(self, *tensors: Tensor) -> Tensor:
-        """Return one weight per sample, from the tensors that the factors need."""
-        batch = dict(zip(self.needs, tensors, strict=True))
-        before = copy.deepcopy(self.state_dict())
-        try:
-            weights = [
-                factor(*(batch[name] for name in factor.needs)) for factor in self._factors()
-            ]
-            self.learnt = {
-                name: value for factor in self._factors() for name, value in factor.learnt.items()
-            }
-            return self.finish(torch.stack(weights).prod(0))
-        except Exception:
-            # One factor may have learnt from a batch that another refused
-            self.load_state_dict(before)
-            raise
-
-    def prepare(self, labels: Tensor, environments: Tensor) -> None:
-        """Prepare every factor."""
-        for factor in self._factors():
-            factor.prepare(labels, environments)
-
-    def fit(self, features: Tensor) -> None:
-        """Fit every factor."""
-        for factor in self._factors():
-            factor.fit(features)
-
-    def _factors(self) -> list[Weighting]:
-        return [factor for factor in self.factors if isinstance(factor, Weighting)]
-
-
-def sample_risks(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Return the classification loss of each sample.
-
-    Args:
-        logits: Shape (n,) or (n, 1) for two classes (logistic loss), (n, c) for c classes
-            (cross-entropy).
-        labels: Shape (n,); 0 or 1 of any dtype for two classes, integer class indices for c
-            classes.
-        label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
-
-    Returns:
-        One loss per sample, shape (n,).
-
-    Raises:
-        ValueError: If the shapes do not fit together.
-
-    Example:
-        >>> import torch
-        >>> sample_risks(torch.tensor([[0.0], [0.0]]), torch.tensor([0, 1]))
-        tensor([0.6931, 0.6931])
-    """
-    scores, classes = _by_class(logits, labels)
-    return F.cross_entropy(scores, classes, reduction="none", label_smoothing=label_smoothing)
-
-
-def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
-    r"""Return how each sample's risk would change if its logits were scaled: :math:`\partial_s
-    \ell(s z, y)` at s = 1.
-
-    In closed form it is :math:`\langle z, \nabla_z \ell(z, y) \rangle`, that is Σ_c (softmax(z)_c −
-    1[y = c]) z_c, so that no second pass of automatic differentiation is needed.
-
-    Args:
-        logits: As for :func:`sample_risks`.
-        labels: As for :func:`sample_risks`.
-
-    Returns:
-        One derivative per sample, shape (n,).
-
-    Raises:
-        ValueError: If the shapes do not fit together.
-    """
-    scores, classes = _by_class(logits, labels)
-    of_label = scores.gather(1, classes[:, None]).squeeze(1)
-    return (torch.softmax(scores, dim=1) * scores).sum(1) - of_label
-
-
-def _by_class(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits (n, classes) and integer labels (n,); one score per sample is that of class 1,
-    class 0 has 0.
-    """
-    for name, value in {"logits": logits, "labels": labels}.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} are a {type(value).__name__}; give a torch.Tensor.")
-    if logits.ndim not in (1, 2) or labels.ndim != 1 or len(logits) != len(labels):
-        raise ValueError(
-            f"logits have shape {tuple(logits.shape)} and labels {tuple(labels.shape)}; "
-            "give logits (n,), (n, 1) or (n, classes) and labels (n,)."
-        )
-    if logits.ndim == 2 and logits.shape[1] > 1:
-        return logits, labels
-    return F.pad(logits.reshape(-1, 1), (1, 0)), labels.long()

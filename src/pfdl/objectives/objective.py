@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,20 @@ from torch import Tensor, nn
 from pfdl._internal.loading import AtomicModule
 from pfdl._internal.processes import gather_numbers, rank, world_size
 from pfdl.decorrelation.distributed import Batch, gather_rows, join_batches
-from pfdl.decorrelation.part import Part
-from pfdl.objectives.base import Uniform, Weighting, sample_risks
+from pfdl.objectives.base import Weighting
+from pfdl.objectives.risks import sample_risks
+from pfdl.objectives.weightings.uniform import Uniform
+from pfdl.parts import Part
 
 Tensors = dict[str, Tensor | None]
+
+
+class _Counts(NamedTuple):
+    """What a process tells the others: its samples, its rows of features, a number to draw from."""
+
+    rows: int
+    rows_of_features: int
+    seed: int
 
 
 class Objective(AtomicModule):
@@ -101,7 +111,7 @@ class Objective(AtomicModule):
             ValueError: If something that a part needs was not given, or a part cannot use it. That
                 part has not changed then; those before it may have learnt from the batch.
         """
-        divisor = self.divisor()
+        divisor = self.divisor()  # before the penalties count this call
         batch: Tensors = {
             "logits": logits,
             "labels": labels,
@@ -109,19 +119,71 @@ class Objective(AtomicModule):
             "environments": environments,
             "indices": indices,
         }
-        if not (self.training and world_size() > 1):
-            risks = self._complete(batch)
-            weights, penalties = self._call_parts(batch, batch)
-            loss = (weights * risks).mean()
+        if self.training and world_size() > 1:
+            risk, penalties = self._of_all_processes(batch)
         else:
-            everywhere, counts, seed = self._gather(batch)
-            with _same_draws(seed, logits.device):
-                weights, penalties = self._call_parts(batch, everywhere)
-            own_weights = torch.split(weights, counts)[rank()]
-            loss = Batch(sum(counts), len(counts)).mean(own_weights * cast(Tensor, batch["risks"]))
+            risk, penalties = self._of_this_process(batch)
+        loss = risk
         for penalty in penalties:
             loss = loss + penalty
         return loss / divisor
+
+    def _of_this_process(self, batch: Tensors) -> tuple[Tensor, list[Tensor]]:
+        """Return the weighted risk of a batch and its penalties."""
+        risks = self._complete(batch)
+        if not len(risks):
+            raise ValueError("the batch has no samples; give at least one.")
+        weights, penalties = self._call_parts(batch, batch)
+        return (weights * risks).mean(), penalties
+
+    def _of_all_processes(self, batch: Tensors) -> tuple[Tensor, list[Tensor]]:
+        """Return the weighted risk of the batches of all processes, and their penalties.
+
+        Few parts of an objective are a mean over samples, so their average over processes is not
+        their value on all samples. So every process gets the rows of all, and computes the same
+        from them.
+        """
+        counts = self._join(batch)
+        everywhere = self._gather(batch, counts)
+        risks = cast(Tensor, batch["risks"])
+        with _same_draws(counts[0].seed, risks.device):
+            weights, penalties = self._call_parts(batch, everywhere)
+        rows = [process.rows for process in counts]
+        own_weights = torch.split(weights, rows)[rank()]
+        return Batch(sum(rows), len(rows)).mean(own_weights * risks), penalties
+
+    def _join(self, batch: Tensors) -> list[_Counts]:
+        """Complete the batch of this process; go on, or stop, together with all others."""
+        rows = 0
+        problem = None
+        try:
+            rows = len(self._complete(batch))
+        except Exception as error:
+            problem = error  # a process that raised alone would leave the others waiting for it
+        join_batches(rows, problem, least=1)
+        features = batch["features"]  # which may be those of some samples only
+        rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
+        everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
+        return [_Counts(*numbers) for numbers in everyone]
+
+    def _gather(self, batch: Tensors, counts: list[_Counts]) -> Tensors:
+        """Return the tensors of all processes that parts need, whose gradients reach the rows of
+        this one.
+        """
+        wanted: set[str] = set()
+        for part in self._parts():
+            if not part.sums_over_processes:
+                wanted.update(part.needs)
+        everywhere: Tensors = {}
+        for name, tensor in batch.items():
+            if tensor is None or name not in wanted:
+                continue
+            if name == "features":
+                rows = [process.rows_of_features for process in counts]
+            else:
+                rows = [process.rows for process in counts]
+            everywhere[name] = gather_rows(tensor, rows)
+        return everywhere
 
     def _call_parts(self, here: Tensors, everywhere: Tensors) -> tuple[Tensor, list[Tensor]]:
         """Return the weights of all samples and the penalties; ``here`` is what this process has of
@@ -133,45 +195,17 @@ class Objective(AtomicModule):
             return [cast(Tensor, tensors[name]) for name in part.needs]
 
         weights = self.weighting(*(tensor.detach() for tensor in needed(self.weighting)))
-        return weights, [penalty(*needed(penalty)) for penalty in self._penalties()]
-
-    def _gather(self, batch: Tensors) -> tuple[Tensors, list[int], int]:
-        """Join the batches of all processes, after a look at each of them.
-
-        Few parts of an objective are a mean over samples, so their average over processes is not
-        their value on all samples. So every process gets the rows of all, and computes the same
-        from them.
-
-        Returns:
-            The tensors of all processes, whose gradients reach the rows of this one; how many
-            samples each has; and a number that all of them draw from.
-        """
-        rows, problem = 0, None
-        try:
-            rows = len(self._complete(batch))
-        except Exception as error:
-            problem = error  # a process that raised alone would leave the others waiting for it
-        features = batch["features"]  # which may be those of some samples only
-        rows_of_features = len(features) if isinstance(features, Tensor) and features.ndim else 0
-        join_batches(rows, problem, least=1)
-        everyone = gather_numbers(rows, rows_of_features, int(torch.randint(2**31, ())))
-        counts, counts_of_features, seeds = (list(column) for column in zip(*everyone, strict=True))
-        wanted = {
-            name for part in self._parts() if not part.sums_over_processes for name in part.needs
-        }
-        everywhere: Tensors = {
-            name: gather_rows(tensor, counts_of_features if name == "features" else counts)
-            for name, tensor in batch.items()
-            if name in wanted and tensor is not None
-        }
-        return everywhere, counts, seeds[0]
+        penalties = [penalty(*needed(penalty)) for penalty in self._penalties()]
+        return weights, penalties
 
     def _complete(self, batch: Tensors) -> Tensor:
         """Add the risks to a batch, raise unless it has what all parts need, and return the
         risks.
         """
-        logits, labels = cast(tuple[Tensor, Tensor], (batch["logits"], batch["labels"]))
-        batch["risks"] = risks = sample_risks(logits, labels, self.label_smoothing)
+        logits = cast(Tensor, batch["logits"])
+        labels = cast(Tensor, batch["labels"])
+        risks = sample_risks(logits, labels, self.label_smoothing)
+        batch["risks"] = risks
         for part in self._parts():
             for name in part.needs:
                 if batch[name] is None:
@@ -181,8 +215,10 @@ class Objective(AtomicModule):
         return risks
 
     def divisor(self) -> float:
-        """Return what the next call divides its loss by; divide a regulariser that is added outside
-        by it, too.
+        """Return what the next call divides its loss by, risk and penalties alike: 1, or the
+        largest weight that a penalty asks for.
+
+        Divide what you add to the loss yourself, such as a regulariser, by it, too.
         """
         return max([1.0, *(penalty.divisor() for penalty in self._penalties())])
 

@@ -15,7 +15,6 @@ from torch import nn
 from pfdl._internal.own_files import import_own_files
 from pfdl._internal.text import did_you_mean
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.decorrelation.part import DataShape
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.penalties import CORAL, IRM, CovarianceDecorrelation, VREx
 from pfdl.objectives.weightings import (
@@ -29,6 +28,7 @@ from pfdl.objectives.weightings import (
     StableNet,
     Weighting,
 )
+from pfdl.parts import DataShape
 
 ENTRY_POINTS = "pfdl.objectives"
 """The group of entry points under which an installed package offers objectives."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pfdl.objectives.weightings import Balance
-from pfdl.objectives.weightings.groups import balancing_table
+from pfdl.objectives.weightings.balance import balancing_table
 
 
 def batch(samples=200, seed=0):

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 import torch
 
-from pfdl.objectives.weightings import CVaR, GroupDRO
+from pfdl.objectives.weightings import GroupDRO
 from tests.states import equal
 
 
@@ -103,18 +103,6 @@ def test_the_adjustment_needs_the_sizes_of_the_groups():
     ):
         weighting(*batch(0))
     assert weighting.table.numel() == 0
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [(1.0, [1, 1, 1, 1]), (0.5, [0, 2, 0, 2]), (0.3, [0, 4 * (1 - 1 / 1.2), 0, 1 / 0.3])],
-)
-def test_cvar_is_the_mean_of_the_worst_samples(share, expected):
-    """As RobustLoss(geometry="cvar") of Levy et al.: 1/(αn) for ⌊αn⌋ samples, what is left of 1 for
-    the next.
-    """
-    weights = CVaR(share=share)(torch.tensor([0.1, 2.0, 0.2, 3.0]))
-    torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float32))
 
 
 @pytest.mark.parametrize("context", [0, 3])

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_matrix, check_number
-from pfdl.decorrelation.part import DataShape
 from pfdl.objectives.base import Weighting
-from pfdl.objectives.penalties import Quantization
+from pfdl.objectives.penalties.quantization import Quantization
+from pfdl.parts import DataShape
 
 
 class CNBB(Weighting):

@@ -56,8 +56,8 @@ class Part(AtomicModule):
         return cls(**settings)
 
     def divisor(self) -> float:
-        """Return what the whole loss is divided by, so that a large weight does not enlarge its
-        gradient.
+        """Return what the objective divides its whole loss by in the next call, risk and all
+        penalties, so that a large weight does not enlarge the gradient.
         """
         return 1.0
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from pfdl.decorrelation import linear as left_out
-from pfdl.decorrelation.linear import predict_left_out
+from pfdl.contexts import ridge as left_out
+from pfdl.contexts.ridge import predict_left_out
 
 
 def mixed(n, p, seed=0, factors=3):

@@ -1,0 +1,18 @@
+"""The plain mean."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pfdl.objectives.base import Weighting
+
+
+class Uniform(Weighting):
+    """Weights of 1: the risk is the plain mean, as in empirical risk minimisation."""
+
+    needs = ("risks",)
+
+    def forward(self, risks: Tensor) -> Tensor:
+        """Return ones in the shape of the risks."""
+        return self.finish(torch.ones_like(risks))
