@@ -132,6 +132,15 @@ def test_a_mistake_is_a_sentence(line, sentence):
     assert sentence in typed(line, fails=True).output
 
 
+def test_run_and_images_the_wrong_way_round_are_noticed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}", encoding="utf-8")
+    answer = typed("evaluate photos run", fails=True).output
+    assert "run is a run and photos is not: name the run first" in answer
+
+
 def test_the_example_of_a_setting_works():
     text = " ".join(typed("train --help").output.split())
     example = re.search(r"pfdl\.weight=[\d.]+", text)[0]
@@ -140,7 +149,8 @@ def test_the_example_of_a_setting_works():
 
 
 def test_what_can_be_listed_is_listed():
-    assert "objectives|backbones|settings" in typed("list", fails=True).output
+    kinds = [line.split()[2] for line in typed("list").output.splitlines()]
+    assert kinds == ["objectives", "backbones", "settings"]
     assert " Needs contexts. Settings: step_size=0.01" in typed("list objectives '*dro'").output
     assert "resnet50" in typed("list backbones 'resnet*'").output.splitlines()
     listed = typed("list settings").output

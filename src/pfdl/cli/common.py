@@ -4,6 +4,9 @@ a mistake.
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
     from pfdl.vision.config import DataOptions
 
+SHAPES = "shapes"
 DATA_HELP = (
     "A folder class/image, class/context/image or context/class/image, with or without train, val"
     " and test above it; a table with a line per image (.csv, .tsv, .parquet, CelebA's .txt); or"
@@ -34,6 +38,38 @@ Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where t
 def say(what: str) -> None:
     """Say on standard error what takes a while."""
     typer.echo(printable_lines(f"{what} …"), err=True)
+
+
+def check_places(data: str, run: Path | None = None) -> None:
+    """Raise unless images and a run are where a user says, before PyTorch is loaded.
+
+    Raises:
+        FileNotFoundError: If there is no such folder or table.
+        ValueError: If the two are the wrong way round.
+    """
+    place = Path(data)
+    if run is not None:
+        _check_order(run, place)
+    if data != SHAPES and not place.exists():
+        kind = "table" if place.suffix else "folder"
+        raise FileNotFoundError(f"there is no {kind} {data}; name where the images are.")
+    if sys.stderr.isatty():
+        say("Loading PyTorch")
+
+
+def _check_order(run: Path, data: Path) -> None:
+    from pfdl.runs import CONFIG
+
+    if not (run / CONFIG).is_file() and (data / CONFIG).is_file():
+        raise ValueError(f"{data} is a run and {run} is not: name the run first, then the images.")
+
+
+def say_sentence(sentence: str) -> None:
+    """Print a sentence; on a terminal, broken between words at its width."""
+    text = printable(sentence)
+    if sys.stdout.isatty():
+        text = textwrap.fill(text, shutil.get_terminal_size().columns, break_on_hyphens=False)
+    typer.echo(text)
 
 
 @contextmanager
@@ -91,6 +127,7 @@ def open_run(
     run: Path, data: str, options: DataOptions
 ) -> tuple[TrainedModel, Manifest, ContextSource]:
     """Open a trained model, its own split, and images for it, of which bad ones are left out."""
+    check_places(data, run)
     from pfdl.data import read_manifest
     from pfdl.runs import MANIFEST
     from pfdl.vision import load_model
@@ -125,6 +162,10 @@ def evaluate_and_print(
 
     result = evaluate(trained, source, split, name=name, trained_on=trained_on, device=device)
     path = save_evaluation(trained.folder, result)
+    gap = measure_gap(trained.folder, result)
+    first, *others = describe_evaluation(result)
+    for sentence in [first, gap.sentence()] if gap else [first]:
+        say_sentence(sentence)
     by = {
         "dominant ratio of the test set": result.by_ratio,
         "class": result.by_label,
@@ -135,7 +176,6 @@ def evaluate_and_print(
             table = 100 * pd.DataFrame([shares]).rename(columns=printable)
             typer.echo(f"Accuracy (%) by {what}")
             typer.echo(table.to_string(index=False, float_format="{:.1f}".format))
-    gap = measure_gap(trained.folder, result)
-    for sentence in [*describe_evaluation(result), *([gap.sentence()] if gap else [])]:
-        typer.echo(printable(sentence))
+    for sentence in others:
+        say_sentence(sentence)
     return path

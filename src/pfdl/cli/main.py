@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import shutil
 import signal
 import textwrap
 from collections.abc import Callable, Iterable
@@ -27,14 +28,17 @@ ENTRY_POINTS = "pfdl.commands"
 """
 
 LABORATORY = ("demo", "report", "reproduce", "study")
-WIDTH = 100
-"""Characters of a line in lists."""
-
-LISTS = ("objectives", "backbones", "settings")
+LISTS = {
+    "objectives": "what training can minimise",
+    "backbones": "networks that can be trained",
+    "settings": "what --set can change",
+}
 
 
 def list_names(
-    what: Annotated[str, typer.Argument(metavar="|".join(LISTS), help="What to list.")],
+    what: Annotated[
+        str | None, typer.Argument(metavar="|".join(LISTS), help="What to list.")
+    ] = None,
     pattern: Annotated[str, typer.Argument(help="A wildcard, in quotes: 'resnet*'.")] = "*",
 ) -> None:
     """List the objectives, backbones or settings of pfdl train that can be named.
@@ -42,6 +46,9 @@ def list_names(
     An objective is shown with what it does, what it needs, its settings (--set NAME.SETTING=VALUE)
     and its paper. Objectives can be joined: irm+pfdl.
     """
+    if what is None:
+        typer.echo("\n".join(_in_columns({f"pfdl list {key}": LISTS[key] for key in LISTS}, "*")))
+        return
     check_choice("what to list", what, LISTS)
     if what == "backbones":
         from pfdl.vision.backbones import list_backbones
@@ -90,9 +97,10 @@ def _in_columns(described: dict[str, str], pattern: str) -> list[str]:
     """Return names and what they are in two columns, as lines of the width of a terminal."""
     chosen = {name: words for name, words in described.items() if fnmatch.fnmatch(name, pattern)}
     indent = max(map(len, chosen), default=0) + 1
+    width = shutil.get_terminal_size((100, 24)).columns
     return [
         textwrap.fill(
-            words, WIDTH, initial_indent=name.ljust(indent), subsequent_indent=" " * indent
+            words, width, initial_indent=name.ljust(indent), subsequent_indent=" " * indent
         )
         for name, words in chosen.items()
     ]

@@ -9,16 +9,22 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
+from pfdl._internal.config_files import read_config_file
 from pfdl._internal.own_files import add_own_files
 from pfdl._internal.settings import describe_settings, read_setting
 from pfdl._internal.text import did_you_mean, json_or_text
 from pfdl.cli.common import exit_on_user_error
 
 SET = "A further setting; 'pfdl list settings' lists them. Can be given several times."
+CONFIG = (
+    "A file of settings, .yaml or .json, or a run folder whose settings to take; what is typed here"
+    " comes before what the file says."
+)
 IMPORT = (
     "A file of your own that registers objectives or backbones; also the variable PFDL_IMPORT. Can"
     " be given several times."
@@ -77,7 +83,7 @@ def takes_settings(
             command, eval_str=True
         ).parameters  # typing's hints lose options in Python 3.10
         kinds = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
-        parameters = []
+        parameters = [_keyword("context", typer.Context, None, inspect.Parameter.empty)]
         for one in own.values():
             if one.name in kinds:
                 parameters += _make_options(kinds[one.name], without, all_shown, defaults or {})
@@ -86,17 +92,26 @@ def takes_settings(
         if kinds and not all_shown:
             option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
             parameters.append(_keyword("settings", list[str] | None, option, None))
+            option = typer.Option("--config", metavar="FILE", help=CONFIG)
+            parameters.append(_keyword("config_file", Path | None, option, None))
         option = typer.Option("--import", metavar="FILE.py", help=IMPORT)
         parameters.append(_keyword("own_files", list[Path] | None, option, None))
 
         @functools.wraps(command)
         @exit_on_user_error()
         def run(
-            settings: list[str] | None = None, own_files: list[Path] | None = None, **given: Any
+            context: typer.Context,
+            settings: list[str] | None = None,
+            config_file: Path | None = None,
+            own_files: list[Path] | None = None,
+            **given: Any,
         ) -> None:
             if own_files:
                 add_own_files(own_files)
-            configs = read_settings(kinds, given, settings or [], without)
+            written = {} if config_file is None else read_config_file(config_file)
+            configs = read_settings(
+                kinds, given, settings or [], without, _untyped(written, context)
+            )
             rest = {name: given[name] for name in own if name in given}
             command(**configs, **rest)
 
@@ -112,26 +127,65 @@ def read_settings(
     options: Mapping[str, Any],
     texts: Sequence[str],
     without: Collection[str] = (),
+    written: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the configs that a user typed, as options and as ``--set``; ValueError if a name or
-    value is wrong.
+    """Return the configs that a user typed, as options and as ``--set``, and wrote into a file.
+
+    Args:
+        kinds: The dataclasses of settings, by the name of the command's parameter.
+        options: Values of the command's options; defaults included.
+        texts: What was typed after ``--set``, as NAME=VALUE.
+        without: Settings that the command does not have.
+        written: Settings of a file, as text; those that were typed as options are not among them.
+
+    Raises:
+        ValueError: If a name or value is wrong.
     """
     homes = {one.name: kind for kind in kinds.values() for one in _settings_of(kind, without)}
-    found = {name: value for name, value in options.items() if name in homes}
-    typed = split_settings(texts, homes)
-    found |= {
-        name: read_setting(homes[name], name, text)
-        for name, text in typed.items()
-        if "." not in name
-    }
-    parts = {name: text for name, text in typed.items() if "." in name}
+    values = {name: value for name, value in options.items() if name in homes}
+    _check_names(written, homes)
+    typed = {**written, **split_settings(texts, homes)}
+    parts: dict[str, str] = {}
+    for name, text in typed.items():
+        if "." in name:
+            parts[name] = text
+        else:
+            values[name] = read_setting(homes[name], name, text)
     made = {}
     for parameter, kind in kinds.items():
-        own = {name: value for name, value in found.items() if homes[name] is kind}
+        own = {name: value for name, value in values.items() if homes[name] is kind}
         if "objective_settings" in {one.name for one in fields(kind)}:
             own["objective_settings"] = read_objective_settings(own["objective"], parts)
         made[parameter] = kind(**own)
     return made
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    """Return whether an option was typed, or set by its environment variable."""
+    source = context.get_parameter_source(name)
+    return source is not None and not source.name.startswith("DEFAULT")
+
+
+def _untyped(written: Mapping[str, str], context: typer.Context) -> dict[str, str]:
+    """Return the settings of a file but for those typed as options.
+
+    Where another objective is typed, the settings of the file's objective go with it.
+    """
+    with_parts = not _is_typed(context, "objective")
+    return {
+        name: text
+        for name, text in written.items()
+        if (with_parts if "." in name else not _is_typed(context, name))
+    }
+
+
+def _check_names(written: Mapping[str, str], known: Collection[str]) -> None:
+    for name in written:
+        if "." not in name and name not in known:
+            raise ValueError(
+                f"the file of settings names {name!r}, which this command does not have"
+                f"{did_you_mean(name, known) or '.'}"
+            )
 
 
 def split_settings(texts: Sequence[str], known: Collection[str]) -> dict[str, str]:
