@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import pfdl
+from pfdl.diagnosis import Gap
 
 
 def samples(n=600, p=12, seed=0, strength=3.0, classes=3, contexts=4):
@@ -48,7 +49,7 @@ def test_without_contexts_or_training_there_is_no_answer():
     for given, reason in (
         ({}, "no predictions are given"),
         ({"predictions": labels}, "no contexts are known"),
-        ({"predictions": labels, "contexts": contexts}, "do not go together in these images"),
+        ({"predictions": labels, "contexts": contexts}, "which contexts went with which class"),
         (
             {"predictions": labels, "contexts": labels, "training": {(k, k): 9 for k in range(3)}},
             "all images",
@@ -63,14 +64,52 @@ def test_without_contexts_or_training_there_is_no_answer():
         assert reason in found.verdict()[0]
 
 
-def test_samples_in_which_class_and_context_go_together_need_no_training_counts():
-    features, labels, _ = samples(contexts=3)
-    chosen = np.random.default_rng(3).random(600) < 0.7
-    contexts = np.where(chosen, labels, (labels + 1) % 3)
-    found = pfdl.diagnose(features, labels, contexts, predictions=contexts)
-    assert found.answer == "yes"
-    assert found.reliance.effect == pytest.approx(1)
-    assert found.shift.accuracy[0] == pytest.approx(np.mean(labels == contexts), abs=0.01)
+@pytest.mark.parametrize("agreement", [0.1, 0.5, 0.9])
+def test_only_the_training_mixture_says_what_is_usual(agreement):
+    """A model that looks at nothing but the context is found out whatever the tested mixture is."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=400)
+    contexts = np.where(rng.random(400) < agreement, labels, 1 - labels)
+    training = {(0, 0): 450, (0, 1): 50, (1, 1): 450, (1, 0): 50}
+    blind = pfdl.diagnose(labels=labels, contexts=contexts, predictions=contexts)
+    assert (blind.answer, blind.reliance, blind.shift) == ("cannot tell", None, None)
+    assert "100 % of" in blind.verdict()[0]
+    if agreement != 0.5:
+        assert "if it was mixed the other way round" in blind.verdict()[0]
+    told = pfdl.diagnose(labels=labels, contexts=contexts, predictions=contexts, training=training)
+    assert told.answer == "yes"
+    assert told.reliance.effect == pytest.approx(1)
+    assert told.shift.accuracy[0] == pytest.approx(0.9)
+    reversed_training = {(label, 1 - context): n for (label, context), n in training.items()}
+    misled = pfdl.diagnose(
+        labels=labels, contexts=contexts, predictions=contexts, training=reversed_training
+    )
+    assert misled.answer == "cannot tell"
+
+
+def test_features_are_not_needed_and_do_not_change_the_answer():
+    features, labels, contexts = samples()
+    training = {(label, label): 90 for label in range(3)} | {(0, 1): 10, (1, 2): 10, (2, 0): 10}
+    given = {"labels": labels, "contexts": contexts, "predictions": contexts % 3}
+    without = pfdl.diagnose(**given, training=training)
+    found = pfdl.diagnose(features, **given, training=training)
+    assert without.reliance == found.reliance
+    assert without.r2.shape == without.r2_within_class.shape == (0,)
+    assert without.verdict() == found.verdict()[:-1]
+
+
+def test_no_on_these_contexts_is_no_all_clear_while_test_accuracy_is_low():
+    _, labels, contexts = samples(n=3000, contexts=3)
+    training = {
+        (label, context): 90 if context == label else 5
+        for label in range(3)
+        for context in range(3)
+    }
+    clear = pfdl.diagnose(labels=labels, contexts=contexts, predictions=labels, training=training)
+    assert clear.answer == "no"
+    low = dataclasses.replace(clear, gap=Gap(0.9, 500, 0.6, 3000, in_training_mixture=0.9))
+    assert low.answer == "cannot tell"
+    assert "and yet test accuracy is low" in low.verdict()[0]
 
 
 def test_no_sentence_contradicts_the_answer_and_no_percentage_exceeds_100():
@@ -129,3 +168,10 @@ def test_dead_features_are_no_obstacle():
 def test_a_mistake_is_a_sentence(features, labels, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         pfdl.diagnose(features, labels, **options)
+
+
+def test_labels_are_needed():
+    with pytest.raises(ValueError, match="there are no labels"):
+        pfdl.diagnose(predictions=[0, 1])
+    with pytest.raises(ValueError, match="there are no samples"):
+        pfdl.diagnose(labels=[], predictions=[])

@@ -76,7 +76,18 @@ def test_where_all_classes_have_the_same_usual_context_nobody_can_tell():
     assert np.isnan(found.effect)
     assert found.answer == "cannot tell"
     assert "look the same" in found.sentences()[0]
-    assert measure_reliance(labels, contexts, labels, dict.fromkeys(USUAL, "grass")).answer == "no"
+    # Where yes is impossible, no would be false comfort
+    even = measure_reliance(labels, contexts, labels, dict.fromkeys(USUAL, "grass"))
+    assert even.answer == "cannot tell"
+
+
+def test_a_model_that_is_better_outside_the_usual_contexts_gets_no_all_clear():
+    labels, contexts, answers = draw(n=3000, follow=0.8)
+    swapped = {"cow": "sand", "camel": "sea", "gull": "grass"}
+    found = measure_reliance(labels, contexts, answers, swapped)
+    assert found.effect < -0.2
+    assert found.answer == "cannot tell"
+    assert "mixed otherwise?" in found.sentences()[0]
 
 
 def test_contexts_of_one_class_each_are_compared_plainly_and_with_caution():

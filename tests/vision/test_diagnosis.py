@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from pfdl.data import make_split, make_test_set
+from pfdl.data.splits import name_contexts
 from pfdl.vision.advice import advise
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel
@@ -89,23 +90,62 @@ def colour_model(share, tmp_path):
     return TrainedModel(ByColour(share).eval(), ModelConfig("mlp", ("bright", "dark"), 8), tmp_path)
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_model_that_looks_at_the_colour_is_found_out_with_known_and_with_inferred_contexts(
-    named, tmp_path
-):
-    source = Colours(named)
+def test_contexts_that_are_not_confirmed_give_pictures_and_no_answer(tmp_path):
+    source = Colours(named=False)
+    manifest = make_split(source)
+    for share in (0.8, 0.0):
+        found = diagnose_images(colour_model(share, tmp_path), source, manifest)
+        assert found.contexts_are == "inferred, not confirmed"
+        assert found.answer == "cannot tell"
+        assert found.found.shift is None
+        words = " ".join(found.verdict())
+        assert "were inferred from colours and textures, and not confirmed" in words
+        assert "It errs most on these pictures: " in words
+        assert "expect" not in words
+        ((_, command),) = advise(found, "photos")
+        assert "--columns context=NAME" in command
+
+
+def test_contexts_that_data_names_later_serve_with_those_of_the_training_images_alone(tmp_path):
+    manifest = make_split(Colours(named=False))
+    table = Colours(named=True)
+    own, note = name_contexts(manifest, table)
+    assert "names those of 1200 of its images, 540 of which were trained on" in note
+    found = diagnose_images(colour_model(0.8, tmp_path), table, own)
+    assert (found.answer, found.usual_contexts) == ("yes", {"bright": "red", "dark": "blue"})
+    tests_alone = Colours(named=True)
+    tests_alone.samples = tuple(one for one in tests_alone.samples if one.split == "test")
+    own, _ = name_contexts(manifest, tests_alone)
+    found = diagnose_images(colour_model(0.8, tmp_path), table, own)
+    assert (found.answer, found.contexts_are) == ("cannot tell", "known")
+    assert "the images it was trained on, too" in advise(found, "photos")[0][0]
+
+
+def test_contexts_of_the_split_are_kept_and_it_is_said_that_others_are_ignored():
+    table = Colours(named=True)
+    manifest = make_split(table)
+    assert name_contexts(manifest, table) == (manifest, "")
+    renamed = Colours(named=True)
+    renamed.samples = tuple(one._replace(context="cloth") for one in renamed.samples)
+    kept, note = name_contexts(manifest, renamed)
+    assert kept is manifest
+    assert "names for 1200 of its images are ignored" in note
+
+
+def test_a_model_that_looks_at_the_colour_is_found_out(tmp_path):
+    source = Colours(named=True)
     manifest = make_split(source)
     relies = diagnose_images(colour_model(0.8, tmp_path / "run"), source, manifest)
-    assert relies.contexts_are.partition(",")[0] == ("known" if named else "inferred")
+    assert relies.contexts_are == "known"
     assert relies.answer == "yes"
     assert relies.verdict()[0].startswith("Yes, the model relies on the context: ")
-    assert ("were inferred from colours and textures" in " ".join(relies.verdict())) != named
     assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
     honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
     assert honest.answer == "no"
     always = replace(honest, predictions=("dark",) * len(honest.rows)).verdict()
     assert "It answers dark to every image: it learnt nothing." in always
-    assert [command.split()[1] for _, command in advise(honest, "photos")] == ["evaluate"]
+    (command,) = [command for _, command in advise(honest, "photos")]
+    assert command.split()[1] == "evaluate"
     assert compare_diagnoses(relies, honest).sentence("a", "b").startswith("a relies more")
     worst = relies.found.accuracies.worst_group
     examples = relies.samples_of(worst.label, worst.context, 10)
@@ -157,14 +197,16 @@ def found():
 def test_what_to_try_next_is_the_same_training_but_for_the_contexts(
     found,
 ):
-    (first, label), (second, train) = advise(
-        replace(found, contexts_are="inferred, not confirmed"), "my photos"
+    doubted = replace(
+        found,
+        contexts_are="inferred, not confirmed",
+        found=replace(found.found, unanswered="they are not confirmed"),
     )
-    assert not first.startswith("Unproven: ")
+    ((_, label),) = advise(doubted, "my photos")
     assert label.endswith("TABLE.csv --columns context=NAME")
-    assert second.startswith("Unproven: Draw every class in every context equally often")
-    assert "--contexts inferred --set infer_by=pooled --set confirm=false" in train
-    assert train.endswith("-o run-groups-unconfirmed")
+    _, train = advise(replace(found, contexts_are="inferred"), "my photos")[0]
+    assert "--contexts inferred" in train
+    assert "confirm" not in train
     found = replace(found, folder=Path("run-groups"))
     once = TrainingConfig("mlp", "pfdl", image_size=8, epochs=12, optimizer="adamw", seed=3)
     sentence, command = advise(

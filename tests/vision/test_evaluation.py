@@ -194,10 +194,10 @@ def test_the_hash_depends_on_images_and_labels_not_on_names(tested):
 def test_the_test_set_is_that_of_the_run_or_else_what_was_not_trained_on(tested):
     trained, source, manifest, _ = tested
     manifest.save(trained.folder / "manifest.csv")
-    assert find_test_set(trained, source) == manifest
+    assert find_test_set(manifest, source) == manifest
     fewer = TinySource()
     fewer.samples = fewer.samples[::2]
-    other = find_test_set(trained, fewer)
+    other = find_test_set(manifest, fewer)
     trained_on = {row.sha256 for row in manifest.rows if row.side == "train"}
     assert {row.sha256 for row in other.rows} == {s.sha256 for s in fewer.samples} - trained_on
     assert "which the model was trained on" in other.notes[0]

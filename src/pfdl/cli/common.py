@@ -126,15 +126,23 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
 def open_run(
     run: Path, data: str, options: DataOptions
 ) -> tuple[TrainedModel, Manifest, ContextSource]:
-    """Open a trained model, its own split, and images for it, of which bad ones are left out."""
+    """Open a trained model, its own split, and images for it, of which bad ones are left out.
+
+    Contexts that the data names and the split does not know are added to it.
+    """
     check_places(data, run)
     from pfdl.data import read_manifest
+    from pfdl.data.splits import name_contexts
     from pfdl.runs import MANIFEST
     from pfdl.vision import load_model
 
     trained = load_model(run)
     own = read_manifest(trained.folder / MANIFEST)
-    return trained, own, open_source(data, replace(options, on_bad_image="skip"), own)
+    source = open_source(data, replace(options, on_bad_image="skip"), own)
+    own, note = name_contexts(own, source)
+    if note:
+        typer.echo(f"Note: {note}", err=True)
+    return trained, own, source
 
 
 def print_understood(split: Manifest) -> None:
@@ -162,7 +170,7 @@ def evaluate_and_print(
 
     result = evaluate(trained, source, split, name=name, trained_on=trained_on, device=device)
     path = save_evaluation(trained.folder, result)
-    gap = measure_gap(trained.folder, result)
+    gap = measure_gap(trained.folder, result.overall, result.images)
     first, *others = describe_evaluation(result)
     for sentence in [first, gap.sentence()] if gap else [first]:
         say_sentence(sentence)

@@ -98,7 +98,7 @@ def _diagnose_runs(
     found = []
     for run in runs:
         trained, own, source = open_run(run, data, options)
-        split = find_test_set(trained, source)
+        split = find_test_set(own, source)
         if split != own:
             print_understood(split)
         say(f"Diagnosing {run} on {place}")

@@ -46,7 +46,7 @@ def evaluate(
 
     device = resolve_device(device)
     trained, own, source = open_run(run, data, options)
-    split = find_test_set(trained, source)
+    split = find_test_set(own, source)
     if name is None:
         stem = Path(data).resolve().stem
         name = OWN if split == own else "test-data" if stem == OWN else stem

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pfdl._internal.validation import check_count
@@ -164,6 +165,38 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
     return Manifest(
         _make_rows(sorted(kept), {"test": {sample.path for sample in kept}}), parameters
     )
+
+
+def name_contexts(manifest: Manifest, source: ContextSource) -> tuple[Manifest, str]:
+    """Give the images of a split the contexts that some data names for them.
+
+    Images are the same if their files are. Contexts that the split has itself are kept.
+
+    Args:
+        manifest: The split, for instance that of a finished training.
+        source: The data, which may have come later and know more.
+
+    Returns:
+        The split; and a sentence that says what was taken or ignored, empty if there was nothing.
+    """
+    named = {sample.sha256: sample.context for sample in source.samples if sample.context}
+    told = [row for row in manifest.rows if named.get(row.sha256, row.context) != row.context]
+    if not told:
+        return manifest, ""
+    if any(row.context for row in manifest.rows):
+        sentence = (
+            f"The split has contexts of its own, which are kept: those that the data names for"
+            f" {len(told)} of its images are ignored. With a split of its own the data would have"
+            " them."
+        )
+        return manifest, sentence
+    rows = tuple(row._replace(context=named.get(row.sha256, row.context)) for row in manifest.rows)
+    trained = sum("train" in row.sets for row in told)
+    sentence = (
+        f"The split has no contexts; the data names those of {len(told)} of its images, {trained}"
+        " of which were trained on."
+    )
+    return replace(manifest, rows=rows), sentence
 
 
 def _has_own_sets(samples: Sequence[Sample]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from pfdl.contexts._arrays import FloatArray
 from pfdl.contexts.confirmation import CHANCE, cramers_v
-from pfdl.contexts.groups import GroupAccuracy, Mixture, measure_accuracy
+from pfdl.contexts.groups import (
+    GroupAccuracy,
+    Mixture,
+    count_groups,
+    measure_accuracy,
+    name_class,
+    name_context,
+)
 from pfdl.diagnosis.verdict import ClassReliance, Comparison, ContextReliance
 
 
@@ -64,6 +71,42 @@ def goes_together(mixture: Mixture) -> bool:
     )
     strength, chance = cramers_v(table.reshape(len(labels), len(contexts)))
     return strength >= 0.1 and chance < CHANCE
+
+
+def describe_readings(
+    labels: NDArray[Any], contexts: NDArray[Any], predictions: NDArray[Any]
+) -> str:
+    """Say what the answers would show if training was mixed as these images are, and if it was
+    mixed the other way round: the end of a sentence.
+    """
+    counts = count_groups(labels, contexts)
+    right = predictions == labels
+    said = ""
+    reading = measure_reliance(labels, contexts, predictions, usual_contexts_of(counts))
+    if reading is not None and goes_together(counts):
+        here, there = f"{100 * reading.in_usual:.0f} %", f"{100 * reading.elsewhere:.0f} %"
+        said = (
+            f". If training was mixed as these images are, {here} are right in a class's usual"
+            f" context and {there} elsewhere; if it was mixed the other way round, {there} and"
+            f" {here}"
+        )
+    spreads = sorted(_spreads(measure_accuracy(right, labels, contexts).groups), reverse=True)
+    shown = ", ".join(words for _, words in spreads[:3])
+    return f"{said}. By class: {shown}" if shown else said
+
+
+def _spreads(groups: Sequence[GroupAccuracy]) -> Iterator[tuple[float, str]]:
+    """Yield how far apart the accuracies of each class are, and the best and worst in words."""
+    for label in dict.fromkeys(group.label for group in groups):
+        own = [group for group in groups if group.label == label]
+        best = max(own, key=lambda group: group.accuracy)
+        worst = min(own, key=lambda group: group.accuracy)
+        if best is not worst:
+            words = " and ".join(
+                f"{100 * group.accuracy:.0f} % of {group.samples} in {name_context(group.context)}"
+                for group in (best, worst)
+            )
+            yield best.accuracy - worst.accuracy, f"{name_class(label)} {words}"
 
 
 def measure_reliance(

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pfdl.contexts._arrays import FloatArray
 from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.diagnosis.shift import ShiftCurve
-from pfdl.diagnosis.verdict import CANNOT_TELL, ERRORS_SURE, LEAST_DIFFERENCE, ContextReliance
+from pfdl.diagnosis.verdict import CANNOT_TELL, ERRORS_SURE, LEAST_DIFFERENCE, NO, ContextReliance
 
 BALANCED = "no class has a usual context in training"
+
+ONE_SIDED = "all images, or none, show their class in the context that is usual for it in training"
+
+TRAINING_UNKNOWN = "it is not known which contexts went with which class in training"
+
+NO_CONTEXTS = "the images have no contexts, and none could be inferred from them"
+
+NOT_CONFIRMED = "the contexts were inferred and could not be confirmed"
+
+NONE_FOUND = (
+    "these images do not show it, and contexts that were inferred may miss the one that matters"
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,10 @@ class Gap:
         )
 
 
+def _none() -> FloatArray:
+    return np.empty(0)
+
+
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
     """Whether a model relies on the context, and how predictable its features are from each other.
@@ -112,9 +128,10 @@ class Diagnosis:
         accuracies: By class, by context and by both; None without predictions.
         reliance: Whether the answers follow the context; None if that cannot be measured.
         shift: What accuracy to expect if the contexts shift; None if that cannot be measured.
-        unanswered: Why ``reliance`` is None; else empty.
+        unanswered: Why the answer is "cannot tell" whatever ``reliance`` says; else empty.
         r2: How predictable each feature is from the others by ridge regression, shape (p,): R² on
             samples left out of the fit. 1: fully; 0: not at all; NaN: the feature is constant.
+            Empty without features, as is ``r2_within_class``.
         r2_within_class: The same once the mean of each class is taken off, shape (p,); NaN if the
             feature is constant within every class.
         gap: How far test accuracy lies below validation accuracy, if that was measured.
@@ -124,8 +141,8 @@ class Diagnosis:
     reliance: ContextReliance | None
     shift: ShiftCurve | None
     unanswered: str
-    r2: FloatArray
-    r2_within_class: FloatArray
+    r2: FloatArray = field(default_factory=_none)
+    r2_within_class: FloatArray = field(default_factory=_none)
     gap: Gap | None = None
 
     @property
@@ -133,7 +150,9 @@ class Diagnosis:
         """Return whether the model relies on the context: ``"yes"``, ``"no"`` or ``"cannot
         tell"``.
         """
-        return CANNOT_TELL if self.reliance is None else self.reliance.answer
+        if self.reliance is None or self.unanswered or self._hides_gap:
+            return CANNOT_TELL
+        return self.reliance.answer
 
     @property
     def explains_gap(self) -> bool:
@@ -146,13 +165,16 @@ class Diagnosis:
             or (self.shift is not None and self.gap.agrees_with(self.shift))
         )
 
+    @property
+    def _hides_gap(self) -> bool:
+        """Return whether these contexts show nothing, and yet test accuracy is too low."""
+        return self.reliance is not None and self.reliance.answer == NO and not self.explains_gap
+
     def verdict(self) -> tuple[str, ...]:
         """Say what was found in sentences: first whether the model relies on the context, then what
         belongs to it.
         """
-        said = [f"Cannot tell whether the model relies on the context: {self.unanswered}."]
-        if self.reliance is not None:
-            said = list(self.reliance.sentences())
+        said = [*self._on_reliance()]
         if self.gap is not None:
             said.insert(1, self.gap.sentence())
         if self.reliance is not None and self.shift is not None:
@@ -160,6 +182,15 @@ class Diagnosis:
                 self.shift.sentence() if self.gap is None else self.gap.forecast(self.shift)
             )
         return (*said, *self._on_accuracy(), *self._on_features())
+
+    def _on_reliance(self) -> tuple[str, ...]:
+        begin = "Cannot tell whether the model relies on the context"
+        if self.reliance is None or self.unanswered:
+            return (f"{begin}: {self.unanswered}.",)
+        if self._hides_gap:
+            figures = self.reliance.figures()
+            return (f"{begin}: not on these contexts ({figures}), and yet test accuracy is low.",)
+        return self.reliance.sentences()
 
     def _on_accuracy(self) -> tuple[str, ...]:
         if self.accuracies is None:
@@ -173,6 +204,8 @@ class Diagnosis:
         )
 
     def _on_features(self) -> tuple[str, ...]:
+        if not len(self.r2):
+            return ()
         varying = int(np.sum(~np.isnan(self.r2)))
         if varying < 2:
             return (

@@ -80,44 +80,50 @@ class ContextReliance:
         """Return ``"yes"``, ``"no"`` or ``"cannot tell"``.
 
         Yes: the effect is at least 5 points and more than two standard errors above 0. No: it lies
-        more than two standard errors below 5 points. Where all classes have the same usual context,
-        the plain difference may say no, but never yes.
+        more than two standard errors below 5 points, and not 5 points below 0: a model that does
+        better outside the usual contexts was trained on others than was said. Where all classes
+        have the same usual context, the answer could never be yes, and so it is never no.
         """
-        if np.isnan(self.effect):
-            return (
-                NO
-                if self.difference + ERRORS_SURE * self.standard_error < LEAST_DIFFERENCE
-                else CANNOT_TELL
-            )
-        if self.effect >= LEAST_DIFFERENCE and self.effect > ERRORS_SURE * self.effect_error:
+        margin = ERRORS_SURE * self.effect_error
+        if np.isnan(self.effect) or self.is_reversed:
+            return CANNOT_TELL
+        if self.effect >= LEAST_DIFFERENCE and self.effect > margin:
             return YES
-        return (
-            NO if self.effect + ERRORS_SURE * self.effect_error < LEAST_DIFFERENCE else CANNOT_TELL
-        )
+        return NO if self.effect + margin < LEAST_DIFFERENCE else CANNOT_TELL
 
-    def sentences(self) -> tuple[str, ...]:
-        """Say what was found: first the answer, then what supports it."""
-        figures = (
+    @property
+    def is_reversed(self) -> bool:
+        """Return whether the model does better outside the usual contexts, by at least 5 points."""
+        return self.effect <= -LEAST_DIFFERENCE
+
+    def figures(self) -> str:
+        """Say what the answer rests on, as a part of a sentence."""
+        said = (
             f"{100 * self.in_usual:.0f} % right in a class's usual context,"
             f" {100 * self.elsewhere:.0f} % elsewhere (difference"
             f" {_points(self.difference, self.standard_error)})"
         )
-        adjusted = (
-            f"; {_points(self.effect, self.effect_error)} once hard classes and contexts are"
+        if abs(self.effect - self.difference) <= self.effect_error or np.isnan(self.effect):
+            return said
+        return (
+            f"{said}; {_points(self.effect, self.effect_error)} once hard classes and contexts are"
             " allowed for"
         )
-        more = adjusted if abs(self.effect - self.difference) > self.effect_error else ""
+
+    def sentences(self) -> tuple[str, ...]:
+        """Say what was found: first the answer, then what supports it."""
+        figures = self.figures()
         if self.answer == YES:
             doubt = (
                 "Each context shows one class only, so contexts that are hard in themselves may be"
                 " the cause."
             )
-            said = f"Yes, the model relies on the context: {figures}{more}."
+            said = f"Yes, the model relies on the context: {figures}."
             return (said, *([] if self.separable else [doubt]), *self._who())
         if self.answer == NO:
             return (
                 (
-                    f"No, the model does not rely on the context: {figures}{more}. Less than "
+                    f"No, the model does not rely on the context: {figures}. Less than "
                     f"{100 * LEAST_DIFFERENCE:.0f} points count as none."
                 ),
             )
@@ -130,9 +136,14 @@ class ContextReliance:
                     " model look the same."
                 ),
             )
-        return (
-            f"{begin}{more}. {self.samples_elsewhere} images outside usual contexts are too few.",
-        )
+        if self.is_reversed:
+            return (
+                (
+                    f"{begin}. It does better outside the contexts that are said to be usual"
+                    " in training: were the images that it was trained on mixed otherwise?"
+                ),
+            )
+        return (f"{begin}. {self.samples_elsewhere} images outside usual contexts are too few.",)
 
     def _who(self) -> tuple[str, ...]:
         worst = [one for one in self.by_class if one.loss >= LEAST_DIFFERENCE][:3]

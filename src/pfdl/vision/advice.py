@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from pfdl._internal.settings import write_options
-from pfdl.diagnosis.result import BALANCED
+from pfdl.diagnosis.result import BALANCED, TRAINING_UNKNOWN
 from pfdl.diagnosis.verdict import NO, YES
 from pfdl.runs import MANIFEST
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.diagnosis import KNOWN, NAMED, OTHER, UNCONFIRMED, UNKNOWN, ImageDiagnosis
+from pfdl.vision.diagnosis import KNOWN, NAMED, OTHER, ImageDiagnosis
 
 
 def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return what to try next, what is best supported first: a sentence, and what to type.
 
-    The sentence begins with "Unproven" where nothing in the diagnosis shows that it helps.
+    Nothing is trained on contexts that are not confirmed.
 
     Args:
         one: The diagnosis.
@@ -30,20 +30,19 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
     # With its ratio and layout
     split = [] if one.data_is == NAMED else ["--set", f"manifest={one.folder / MANIFEST}"]
     images = shlex.join([*words, *split])
-    label = (
-        (
-            f"Name {'other' if one.contexts_are == KNOWN else 'the'} contexts of some images of"
-            " each class, in a column of a table; then it can be measured whether they matter."
-        ),
-        f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
-    )
-    more = [] if one.found.explains_gap else [label]
-    if one.answer == YES and one.contexts_are != UNCONFIRMED:
-        return [_about_contexts(one, images), *more]
     if one.answer == YES:
-        return [label, _about_contexts(one, images)]
-    if more or one.contexts_are == UNKNOWN:
-        return [label]
+        about = _about_contexts(one, images)
+        return [about] if one.found.explains_gap else [about, _name_contexts(one, run)]
+    if one.found.unanswered.startswith(TRAINING_UNKNOWN) and one.contexts_are == KNOWN:
+        return [
+            (
+                "Name the contexts of the images it was trained on, too, in one table with these;"
+                " then it is known which are usual.",
+                f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
+            )
+        ]
+    if one.contexts_are != KNOWN or not one.found.explains_gap:
+        return [_name_contexts(one, run)]
     if one.answer == NO or one.found.unanswered == BALANCED:
         return [
             (
@@ -59,11 +58,20 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
     ]
 
 
+def _name_contexts(one: ImageDiagnosis, run: str) -> tuple[str, str]:
+    """Ask for contexts that can be measured: of the images that were trained on, too."""
+    which = "other" if one.contexts_are == KNOWN else "the"
+    return (
+        f"Name {which} contexts of the test images and of those it was trained on, in a column of"
+        " a table; then it can be measured whether they matter.",
+        f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
+    )
+
+
 def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
     """Name a training like that of the run but for what it does about contexts, and that was not
     tried already.
     """
-    confirmed = one.contexts_are != UNCONFIRMED
     plain = replace(
         one.training,
         objective="erm",
@@ -71,35 +79,24 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
         sampler="shuffle",
         sampler_power=1.0,
         contexts="known" if one.contexts_are == KNOWN else "inferred",
-        infer_by="auto" if confirmed else "pooled",  # as they were found here
-        confirm=confirmed,
+        infer_by="auto",  # as they were found here
+        confirm=True,
     )
     balanced, worst = replace(plain, sampler="groups"), replace(plain, objective="groupdro")
     name = one.folder.name.removesuffix("-groupdro").removesuffix("-groups")
     if one.training == worst:
         command = _train("MORE_DATA", one.training, one.folder.with_name(f"{name}-more"))
         return "Add training images of the affected classes in other contexts.", command
-    instead = (
-        ""
-        if one.training.objective == "erm"
-        else f", with plain erm instead of {one.training.objective}"
-    )
-    what, config, suffix = (
-        f"Draw every class in every context equally often{instead}",
-        balanced,
-        "groups",
-    )
+    then = ", then compare (pfdl diagnose … --compare)."
     if one.training == balanced:
-        what, config, suffix = (
-            "Train with an objective that looks at the worst group",
-            worst,
-            "groupdro",
-        )
-    folder = one.folder.with_name(f"{name}-{suffix}{'' if confirmed else '-unconfirmed'}")
-    sentence = (
-        f"{'' if confirmed else 'Unproven: '}{what}, then compare (pfdl diagnose … --compare)."
-    )
-    return sentence, _train(images, config, folder)
+        folder = one.folder.with_name(f"{name}-groupdro")
+        what = "Train with an objective that looks at the worst group"
+        return f"{what}{then}", _train(images, worst, folder)
+    instead = ""
+    if one.training.objective != "erm":
+        instead = f", with plain erm instead of {one.training.objective}"
+    what = f"Draw every class in every context equally often{instead}"
+    return f"{what}{then}", _train(images, balanced, one.folder.with_name(f"{name}-groups"))
 
 
 def _train(images: str, config: TrainingConfig, folder: Path) -> str:

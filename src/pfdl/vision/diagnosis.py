@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +20,15 @@ from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_groups, diagnose
 from pfdl.diagnosis.reliance import goes_together
+from pfdl.diagnosis.result import NO_CONTEXTS, NONE_FOUND, NOT_CONFIRMED
+from pfdl.diagnosis.verdict import NO, YES
 from pfdl.runs import read_run
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.evaluation import (
     Evaluation,
     check_classes,
     evaluate,
+    measure_gap,
     split_names,
     training_mixture,
 )
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 OTHER_IMAGES = "The two runs have different test images: differences are also those of the images."
 OWN, OTHER, NAMED = "own", "other", "named"
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
+WORST_NAMED = 3
+"""So many groups are named where the answer is not yes."""
+
 MOST_INFERRED, INFERRING_SIZE = 4000, 64
 """Training images at most that help to infer contexts, and height of the images: colours and
 textures need no more.
@@ -102,12 +108,23 @@ class ImageDiagnosis:
             )
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
+            if self.answer != YES:
+                rest.insert(1, self._errs_most())
         if len(set(self.predictions)) == 1 < len({row.class_name for row in self.rows}):
             rest.insert(
                 0,
                 f"It answers {name_class(self.predictions[0])} to every image: it learnt nothing.",
             )
         return (first, *rest)
+
+    def _errs_most(self) -> str:
+        """Name the groups of pictures that the model errs most on."""
+        worst = sorted(self.accuracies.groups, key=lambda group: group.accuracy)[:WORST_NAMED]
+        named = "; ".join(
+            f"{group.name} ({100 * group.accuracy:.0f} % right of {group.samples})"
+            for group in worst
+        )
+        return f"It errs most on these pictures: {named}."
 
     def samples_of(self, label: str | None, context: str, count: int) -> list[int]:
         """Return images of a group, those that are not recognised first.
@@ -169,16 +186,13 @@ def diagnose_images(
     labels, contexts = split_names(rows)
     contexts_are = KNOWN
     if contexts is not None:
-        training = _training_of(trained_on or manifest)
+        training = _training_of(trained_on or manifest, rows)
     else:
         contexts, training, contexts_are = _infer_contexts(
             source, manifest, trained.config.image_size, say
         )
     found = diagnose(features, labels, contexts, predictions=predictions, training=training)
-    if contexts is None:
-        found = replace(
-            found, unanswered="the images have no contexts, and none could be inferred from them"
-        )
+    found = _with_doubts(found, contexts_are)
     validation = None
     if (
         "validation" in manifest.set_names
@@ -190,6 +204,13 @@ def diagnose_images(
         mixed = _in_training_mixture(validation, source, manifest)
         gap = Gap(validation.overall, validation.images, found.accuracies.overall, len(rows), mixed)
         found = replace(found, gap=gap)
+    elif found.accuracies is not None:
+        found = replace(found, gap=measure_gap(trained.folder, found.accuracies.overall, len(rows)))
+    data_is = OTHER
+    if trained_on in (None, manifest):
+        data_is = OWN
+    elif contexts_are == KNOWN and not training:
+        data_is = NAMED
     return ImageDiagnosis(
         folder=trained.folder,
         training=_read_training(trained),
@@ -200,14 +221,24 @@ def diagnose_images(
         predictions=tuple(predictions.tolist()),
         images=images,
         validation=validation,
-        data_is=(
-            OWN
-            if trained_on in (None, manifest)
-            else NAMED
-            if contexts_are == KNOWN and not training
-            else OTHER
-        ),
+        data_is=data_is,
     )
+
+
+def _with_doubts(found: Diagnosis, contexts_are: str) -> Diagnosis:
+    """Take back what contexts that nobody named cannot bear: a forecast, a no, and without
+    confirmation a yes.
+    """
+    if contexts_are == KNOWN:
+        return found
+    if contexts_are == UNKNOWN:
+        return replace(found, unanswered=NO_CONTEXTS)
+    doubt = found.unanswered
+    if contexts_are == UNCONFIRMED:
+        doubt = NOT_CONFIRMED
+    elif found.answer == NO:
+        doubt = NONE_FOUND
+    return replace(found, unanswered=doubt, shift=None)
 
 
 def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparison:
@@ -241,12 +272,15 @@ def _read_training(trained: TrainedModel) -> TrainingConfig:
         )
 
 
-def _training_of(manifest: Manifest) -> Mixture | None:
+def _training_of(manifest: Manifest, tested: Sequence[ManifestRow]) -> Mixture | None:
     """Return how many training images each group has; None where their contexts are not known."""
-    if "train" not in manifest.set_names or not any(
-        row.context for row in manifest.rows_of("train")
-    ):
+    if "train" not in manifest.set_names:
         return None
+    named = [row for row in manifest.rows_of("train") if row.context]
+    if not named:
+        return None
+    if all(row.context for row in tested):  # then no context is none of the contexts
+        return count_groups(*split_names(named))
     return training_mixture(manifest)
 
 

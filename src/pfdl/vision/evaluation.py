@@ -169,13 +169,12 @@ def hash_images(rows: Sequence[ManifestRow]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def find_test_set(trained: TrainedModel, source: ContextSource) -> Manifest:
+def find_test_set(own: Manifest, source: ContextSource) -> Manifest:
     """Choose the images of some data to test a model on; ValueError if nothing is left.
 
     Of the data that it was trained on, the test set of its own split; of other data its own test
     set or, where it has none, all images that were not trained on.
     """
-    own = read_manifest(trained.folder / MANIFEST)
     present = {(sample.path, sample.sha256) for sample in source.samples}
     tested = [(row.path, row.sha256) for row in own.rows if "test" in row.sets]
     return own if tested and present.issuperset(tested) else make_test_set(source, own)
@@ -265,14 +264,22 @@ def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
     return history[-1 if best is None else best]
 
 
-def measure_gap(folder: Path, evaluation: Evaluation) -> Gap | None:
-    """Return how far an evaluation lies below the validation accuracy that its run logged; None if
+def measure_gap(folder: Path, accuracy: float, images: int) -> Gap | None:
+    """Return how far a test accuracy lies below the validation accuracy that a run logged; None if
     it logged none.
+
+    Args:
+        folder: The run.
+        accuracy: On test images.
+        images: Number of test images.
     """
     try:
         kept = read_kept_epoch(folder, read_run(folder).settings["training"]["select"])
-        images = len(read_manifest(folder / MANIFEST).rows_of("validation"))
-        return Gap(kept[ACCURACY], images, evaluation.overall, evaluation.images)
+        own = read_manifest(folder / MANIFEST)
+        held_out = len(own.rows_of("validation"))
+        drawn_from_training = own.parameters.get("protocol") != "own"
+        in_mixture = kept[ACCURACY] if drawn_from_training else math.nan
+        return Gap(kept[ACCURACY], held_out, accuracy, images, in_mixture)
     except (FileNotFoundError, IndexError, KeyError, TypeError, ValueError):
         return None
 
