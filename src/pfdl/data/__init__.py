@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest as Manifest, read_manifest as read_manifest
     from pfdl.data.mmads import MMADS as MMADS, make_mmads as make_mmads
     from pfdl.data.opening import open_images as open_images
+    from pfdl.data.photos import write_photos as write_photos
     from pfdl.data.shapes import Shapes as Shapes
     from pfdl.data.splits import make_split as make_split, make_test_set as make_test_set
     from pfdl.data.spuco_mnist import SpuCoMNIST as SpuCoMNIST
@@ -19,6 +20,7 @@ _MODULES = {
     "manifest": ("Manifest", "read_manifest"),
     "mmads": ("MMADS", "make_mmads"),
     "opening": ("open_images",),
+    "photos": ("write_photos",),
     "shapes": ("Shapes",),
     "splits": ("make_split", "make_test_set"),
     "spuco_mnist": ("SpuCoMNIST",),
