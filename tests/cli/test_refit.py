@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -103,3 +104,20 @@ def test_inferred_contexts_are_those_of_the_images_that_are_refitted_on(
     assert "Found 2 contexts by their colour." in result.output
     assert "Refitted on 8 validation images of each group" in result.output
     assert json.loads((tmp_path / "new" / "contexts.json").read_text())["number"] == 2
+    table = pd.read_csv(tmp_path / "new" / "contexts.csv")
+    red = table["path"].str.contains("/red/")
+    assert (table["context"] == red).all()
+    assert table["path"].str.startswith(("train/", "val/")).all()
+
+
+def test_a_refit_that_would_teach_the_shortcut_is_refused(run, photos, tmp_path, monkeypatch):
+    def find(images, labels, seed):
+        red = np.array([bool(image[0].sum() > image[2].sum()) for image, *_ in images])
+        # The dogs in red are taken for dogs in blue, as rare groups of inferred contexts are
+        red_cats = red & (np.asarray(labels.tolist()) == 0)
+        return InferredContexts(red_cats.astype(int), "early", "Found 2.")
+
+    monkeypatch.setattr(refit, "find_contexts", find)
+    result = typed(f"refit {run} {photos} -o {tmp_path / 'new'} --device cpu", fails=True)
+    assert "context 1 has 4 samples or more of cat alone" in result.output
+    assert not (tmp_path / "new").exists()

@@ -82,7 +82,24 @@ def test_a_constant_feature_gets_no_weight_and_a_group_of_a_few_samples_is_left_
     found = refit_readout(x, y, contexts, repetitions=2)
     assert torch.equal(found.weight[:, 3], torch.zeros(2))
     assert bool(torch.isfinite(found.bias).all())
-    assert (found.samples_per_group > 10, found.left_out) == (True, 2)
+    assert found.samples_per_group > 10
+    assert [name.rpartition(" (")[0] for name in found.left_out] == [
+        "class 0 in context 2",
+        "class 1 in context 2",
+    ]
+
+
+def test_a_context_that_keeps_one_class_is_refused_and_the_lost_group_is_named():
+    x, y, contexts = biased_features(400, 0.2)
+    rare = torch.nonzero((y == 0) & (contexts == 1)).flatten()
+    kept = torch.ones(400, dtype=torch.bool)
+    kept[rare[3:]] = False
+    names = {"class_names": ["sick", "healthy"], "context_names": ["field", "laboratory"]}
+    sentence = (
+        r"laboratory has 4 samples or more of healthy alone.*Too small: sick in laboratory \(3\)"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        refit_readout(x[kept], y[kept], contexts[kept], repetitions=2, **names)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,8 @@ def refit(
         trained, source, manifest, folder, contexts=contexts, device=device, seed=seed
     )
     typer.echo(printable(sentence), err=True)
-    aside = f" ({readout.left_out} groups were too small and left out)" if readout.left_out else ""
+    left_out = printable(", ".join(readout.left_out))
+    aside = f" (left out as too small: {left_out})" if left_out else ""
     typer.echo(
         f"Refitted on {readout.samples_per_group} validation images of each group{aside}, 20 draws;"
         f" penalty C = {readout.strength:g}, chosen by the worst group of held-out halves"

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from torch.nn import functional as F
 
 from pfdl._internal.validation import check_count
 from pfdl.contexts._arrays import IndexArray, as_array, as_numbers
+from pfdl.contexts.groups import GroupAccuracy, count_groups, name_class, name_context
 from pfdl.contexts.quality import group_accuracy
 
 STRENGTHS = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
@@ -23,6 +26,8 @@ SMALLEST = 4
 """Smaller groups are left out: they would leave next to nothing of the others."""
 
 ITERATIONS = 500
+
+_REMEDY = "Give more samples, or balance the groups in training: pfdl train … --sampler groups."
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +40,7 @@ class Readout:
         strength: The inverse strength of the l1 penalty that was chosen.
         held_out_worst: Accuracy in the worst group of the half that chose it.
         samples_per_group: How many of each group every fit saw.
-        left_out: How many groups were too small and left out.
+        left_out: The groups that were too small and left out, in words.
     """
 
     weight: Tensor
@@ -43,7 +48,7 @@ class Readout:
     strength: float
     held_out_worst: float
     samples_per_group: int
-    left_out: int
+    left_out: tuple[str, ...]
 
 
 def refit_readout(
@@ -52,6 +57,8 @@ def refit_readout(
     contexts: Any,
     *,
     num_classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+    context_names: Sequence[str] | None = None,
     repetitions: int = 20,
     seed: int = 0,
 ) -> Readout:
@@ -79,6 +86,8 @@ def refit_readout(
         labels: The classes as numbers, shape (n,).
         contexts: The context of each sample, known or inferred, shape (n,).
         num_classes: How many classes the layer has; by default those among the labels.
+        class_names: What to call the classes where groups are named; by default their numbers.
+        context_names: What to call the contexts.
         repetitions: Draws to average over.
         seed: Seed of the draws.
 
@@ -86,8 +95,9 @@ def refit_readout(
         The layer, for features as they were given.
 
     Raises:
-        ValueError: If the shapes do not fit, there is one context only, or too few groups are large
-            enough.
+        ValueError: If the shapes do not fit, there is one context only, too few groups are large
+            enough, or a context keeps samples of one class only: a layer fitted on these would
+            learn that this context means this class.
     """
     check_count("repetitions", repetitions, 1)
     x = torch.as_tensor(as_array(features)).double()
@@ -101,8 +111,7 @@ def refit_readout(
     if not bool(torch.isfinite(x).all()):
         raise ValueError("features have a NaN or an infinity among them; all must be finite.")
     classes = num_classes or int(y.max()) + 1
-    groups, kept = large_groups(y.numpy(), context)
-    left_out = len(np.unique(groups)) - len(np.unique(groups[kept]))
+    groups, kept, left_out = large_groups(y.numpy(), context, class_names, context_names)
     x, y, context = x[kept], y[kept], context[kept]
     groups = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
     chance = np.random.default_rng(seed)
@@ -112,24 +121,53 @@ def refit_readout(
     return Readout(weight, bias, strength, worst, int(np.bincount(groups).min()), left_out)
 
 
-def large_groups(y: IndexArray, contexts: Any) -> tuple[IndexArray, IndexArray]:
-    """Return the group of each sample, and the samples of groups to refit on; ValueError if these
-    do not suffice.
+class LargeGroups(NamedTuple):
+    """The group of each sample, the samples of groups to refit on, and the other groups in
+    words.
     """
+
+    groups: IndexArray
+    kept: IndexArray
+    left_out: tuple[str, ...]
+
+
+def large_groups(
+    y: IndexArray,
+    contexts: Any,
+    class_names: Sequence[str] | None = None,
+    context_names: Sequence[str] | None = None,
+) -> LargeGroups:
+    """Find the groups that are large enough to refit on; ValueError if these do not suffice."""
     context = as_numbers("contexts", contexts)
     if context.max() == 0:
         raise ValueError("all samples are in one context, so there is nothing to balance.")
+    labels = y if class_names is None else np.array(class_names)[y]
+    places = context if context_names is None else np.array(context_names)[context]
+    small = [
+        (*group, count) for group, count in count_groups(labels, places).items() if count < SMALLEST
+    ]
+    left_out = tuple(
+        f"{GroupAccuracy(label, place, math.nan, 0).name} ({count:.0f})"
+        for label, place, count in small
+    )
     groups = y * (int(context.max()) + 1) + context
     kept = np.flatnonzero(np.bincount(groups)[groups] >= SMALLEST)
-    if set(y[kept].tolist()) != set(y.tolist()) or len(np.unique(groups[kept])) <= len(
-        set(y.tolist())
-    ):
+    classes = set(y.tolist())
+    too_small = f" Too small: {', '.join(left_out)}." if left_out else ""
+    if set(y[kept].tolist()) != classes or len(np.unique(groups[kept])) <= len(classes):
         raise ValueError(
             f"too few groups (one class in one context) have {SMALLEST} samples or more; refitting"
-            " needs one of every class, and one more. Give more samples, or balance the groups in"
-            " training: pfdl train … --sampler groups."
+            f" needs one of every class, and one more.{too_small} {_REMEDY}"
         )
-    return groups, kept
+    for place in np.unique(places[kept]):
+        (only, *others) = np.unique(labels[kept][places[kept] == place])
+        if not others:
+            raise ValueError(
+                f"{name_context(place)} has {SMALLEST} samples or more of {name_class(only)} alone,"
+                f" so the layer would learn that this context means this class.{too_small}"
+                f" {_REMEDY}"
+            )
+    return LargeGroups(groups, kept, left_out)
 
 
 def _choose(

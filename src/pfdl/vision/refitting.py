@@ -7,19 +7,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset
 
-from pfdl._internal.files import write_json
+from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.state import save_tensors
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import InferredContexts, Readout, find_contexts, refit_readout
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
-from pfdl.data.manifest import Manifest
+from pfdl.data.manifest import NO_CONTEXT, Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.runs import MANIFEST, WHY_CONTEXTS, claim, read_run
+from pfdl.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, read_run
 from pfdl.vision.checkpoint import WEIGHTS, TrainedModel
 from pfdl.vision.features import attach, run_model
 
@@ -78,10 +79,12 @@ def refit(
     inferred = None if known else _infer_contexts(source, manifest, images, size, seed)
     if inferred:
         numbers = torch.from_numpy(inferred.contexts[-len(images) :]).long()
+        names = [str(number) for number in range(inferred.number)]  # as contexts.csv has them
         sentence = inferred.sentence
     else:
         # Other sets may have others
-        names, numbers = torch.unique(images.contexts, return_inverse=True)
+        places, numbers = torch.unique(images.contexts, return_inverse=True)
+        names = [manifest.contexts[place] or NO_CONTEXT for place in places.tolist()]
         sentence = f"The {len(names)} contexts are those of the data."
         if len(names) < 2:
             raise ValueError(
@@ -89,7 +92,13 @@ def refit(
             )
     _, features = run_model(trained.model, images, device=device, with_features=True)
     readout = refit_readout(
-        features, images.labels, numbers, num_classes=len(manifest.classes), seed=seed
+        features,
+        images.labels,
+        numbers,
+        num_classes=len(manifest.classes),
+        class_names=manifest.classes,
+        context_names=names,
+        seed=seed,
     )
     settings: dict[str, Any] = {
         **read_run(trained.folder).settings,
@@ -108,6 +117,9 @@ def refit(
         write_json(folder / REFIT, {**told, "sentence": sentence})
         if inferred:
             write_json(folder / WHY_CONTEXTS, inferred.to_dict())
+            rows = [*manifest.rows_of("train"), *manifest.rows_of("validation")]
+            table = pd.DataFrame({"path": [row.path for row in rows], "context": inferred.contexts})
+            write_atomically(folder / INFERRED_CONTEXTS, table.to_csv(index=False))
     return readout, sentence
 
 
