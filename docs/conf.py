@@ -24,7 +24,7 @@ smartquotes_action = "qe"  # quotes and dots, but "--" stays the beginning of an
 
 extensions = [
     *("myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.intersphinx"),
-    *("sphinx.ext.napoleon", "sphinx.ext.viewcode"),
+    *("sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton"),
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["results/*/*"]
@@ -37,6 +37,7 @@ html_copy_source = False
 html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
 
+copybutton_prompt_text = "$ "
 myst_heading_anchors = 3
 # ``python notest`` blocks are Python; tests/test_docs.py does not run them.
 myst_number_code_blocks = []
