@@ -15,7 +15,7 @@ def pair(**options):
     torch.manual_seed(0)
     captured = pfdl.PartialDecorrelation(33, hidden=20, **options).cuda()
     stepwise = copy.deepcopy(captured)
-    stepwise._captured.run = lambda work, inputs, settings=(): work(*inputs)
+    stepwise.captured.run = lambda work, inputs, settings=(): work(*inputs)
     return captured, stepwise
 
 
@@ -56,7 +56,7 @@ def assert_same(captured, stepwise, u):
 def test_bit_for_bit_the_same(options):
     captured, stepwise = pair(**options)
     assert_same_calls(captured, stepwise, CALLS_BEFORE + 5)
-    assert len(captured._captured._records) == 1
+    assert len(captured.captured._records) == 1
     for seed in range(3):
         assert_same(captured, stepwise, batch(seed, n=10))  # a last batch of another size
         assert_same(captured, stepwise, batch(seed))

@@ -12,19 +12,14 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, AdamW, Optimizer
 
+from pfdl.decorrelation.functional import largest_feature
+
 WIDE_SCALES = 1e4
 """A feature so many times the mean of the others in its row has an error of about 10⁻³ in Ũ by
 running sums.
 """
 
 _HELP = "A smaller learning rate or gradient clipping usually prevents this."
-
-
-def largest_feature(dtype: torch.dtype) -> float:
-    """Return the largest value whose fourth power is finite, because L_decorr is of that order in
-    the features.
-    """
-    return float(torch.finfo(dtype).max ** 0.25)
 
 
 def describe_features(features: Tensor, dtype: torch.dtype) -> str:

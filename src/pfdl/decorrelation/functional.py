@@ -180,6 +180,13 @@ def mean_of_others(features: Tensor) -> Tensor:
     return (before + after) / (features.shape[-1] - 1)
 
 
+def largest_feature(dtype: torch.dtype) -> float:
+    """Return the largest value whose fourth power is finite, because L_decorr is of that order in
+    the features.
+    """
+    return float(torch.finfo(dtype).max ** 0.25)
+
+
 def _check(features: Tensor, correlated: Tensor, alone: bool = False) -> None:
     """Raise unless both are of one shape; rows that are alone, without other processes, must be two
     at least.

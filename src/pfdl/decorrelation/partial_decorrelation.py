@@ -1,13 +1,27 @@
-"""Partial Feature Decorrelation Learning as one term in a loss."""
+"""Partial Feature Decorrelation Learning as one term in a loss.
+
+Algorithm 1 of the paper on one mini-batch U of n embeddings with p features each:
+
+1. Predict each feature from the others: Ũ_ij = g(U_i without feature j).
+2. Measure how badly: L_g = mean over i and j of (U_ij − Ũ_ij)².
+3. Update g on L_g with its own optimiser; U is a constant here.
+4. Predict again with the new g, which is a constant from here on.
+5. Average over the samples, for each feature j: c_j = mean over i of Ũ_ij · M_ij,
+   where M_ij is the mean of the other features of the sample, those k ≠ j.
+6. Let the model minimise its own loss plus λ · L_decorr, where
+
+       L_decorr  =  mean over j of c_j²  =  1/p Σ_j ( 1/(n(p−1)) Σ_i Σ_{k≠j} Ũ_ij U_ik )²
+
+Lines 1 to 3 are the first step, lines 4 to 6 the second.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal, TypeVar, cast
+from functools import partial, wraps
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -18,6 +32,7 @@ from torch.optim import Optimizer
 
 from pfdl._internal.cuda_graphs import Captured
 from pfdl._internal.loading import load_optimizer_state
+from pfdl._internal.processes import world_size
 from pfdl._internal.validation import (
     check_choice,
     check_count,
@@ -34,6 +49,7 @@ from pfdl.decorrelation.functional import (
     decomposition_loss,
     decorrelation_loss,
     decorrelation_parts,
+    largest_feature,
     standardize,
 )
 from pfdl.decorrelation.kernels import both_steps
@@ -43,14 +59,53 @@ Schedule = Callable[[int], float]
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
-Method = TypeVar("Method", bound=Callable[..., object])
+class MiniBatch(NamedTuple):
+    """A batch that has passed the checks, as both steps work on it.
 
-
-def _outside_compiled_graphs(method: Method) -> Method:
-    """Keep a method that owns an optimiser out of graphs that ``torch.compile`` builds around
-    it.
+    Attributes:
+        u: The features in g's precision, shape (n, p), with the graph to the model.
+        batch: Whose samples a mean is over: these, or those of all processes.
+        weight: λ of this call.
     """
-    return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
+
+    u: Tensor
+    batch: Batch
+    weight: float
+
+
+Result = TypeVar("Result")
+Rest = ParamSpec("Rest")
+Method = Callable[Concatenate["PartialDecorrelation", Rest], Result]
+
+
+def _in_full_precision(method: Method[Rest, Result]) -> Method[Rest, Result]:
+    """Run a method outside of inference mode and autocast, and of graphs that ``torch.compile``
+    builds around it.
+
+    What inference mode makes, such as the moments of g's optimiser, can never be changed; half
+    precision is too coarse for long sums; and a graph cannot hold an optimiser. Gradients are kept
+    where the caller keeps them.
+    """
+
+    @wraps(method)
+    def run(self: PartialDecorrelation, *args: Rest.args, **kwargs: Rest.kwargs) -> Result:
+        device = self.decomposition.first_weight.device.type
+        with_gradient = torch.is_grad_enabled()
+        with (
+            torch.inference_mode(False),
+            torch.set_grad_enabled(with_gradient),
+            torch.autocast(device, enabled=False),
+        ):
+            return method(self, *args, **kwargs)
+
+    return cast(Method[Rest, Result], torch.compiler.disable(run))  # type: ignore[no-untyped-call]
+
+
+def _is_in_backward_pass() -> bool:
+    """Return whether this code runs within a backward pass of autograd, as what is checkpointed
+    does.
+    """
+    return torch._C._current_graph_task_id() != -1
 
 
 class PartialDecorrelation(Part):
@@ -147,9 +202,8 @@ class PartialDecorrelation(Part):
             num_features, hidden, sharing=sharing, activation=activation, kernel=kernel
         )
         self.decomposition = g.requires_grad_(False)
-        self.optimizer = (optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True))(
-            g.parameters()
-        )
+        make_optimizer = optimizer or partial(torch.optim.Adam, lr=1e-3, fused=True)
+        self.optimizer = make_optimizer(g.parameters())
         self.weight = weight
         self.center = center
         self.standardize = standardize
@@ -158,8 +212,8 @@ class PartialDecorrelation(Part):
         self.completed_fits = 0
         self.last = Diagnostics()
         self._is_shared = False  # whether all processes of a distributed run have the same g
-        self._late_report = LateReport()
-        self._captured = Captured()
+        self.late_report = LateReport()
+        self.captured = Captured()
         for part in g.modules():
             part.register_load_state_dict_pre_hook(_never_assign)  # type: ignore[no-untyped-call]
 
@@ -168,7 +222,7 @@ class PartialDecorrelation(Part):
         """Build the penalty for data of this shape, which knows ``num_features``."""
         return cls(shape.num_features, **settings)
 
-    @_outside_compiled_graphs
+    @_in_full_precision
     def forward(self, features: Tensor) -> Tensor:
         """Run Algorithm 1 on one mini-batch: both steps; in ``eval()`` mode only the second.
 
@@ -178,16 +232,14 @@ class PartialDecorrelation(Part):
         Returns:
             weight × L_decorr, a scalar.
         """
-        with self._mini_batch(features, fits=self.training) as (u, batch, weight):
-            is_pfdl = type(self) is PartialDecorrelation  # a subclass has a second step of its own
-            if is_pfdl and self.training and u.is_cuda and both_steps.serve(self, u, batch):
-                # The same numbers as below, in one CUDA graph
-                return both_steps.run(self, u, weight)
-            if self.training:
-                self._fit(u.detach(), batch)
-            return self._penalise(u, batch, weight)
+        mini_batch = self._prepare(features, fits=self.training)
+        if self.training:
+            if self._can_fuse(mini_batch):  # the same numbers as below, in one CUDA graph
+                return both_steps.run(self, mini_batch.u, mini_batch.weight)
+            self._first_step(mini_batch)
+        return self.second_step(mini_batch)
 
-    @_outside_compiled_graphs
+    @_in_full_precision
     def fit_step(self, features: Tensor) -> Tensor:
         """Step 1: update g, ``fit_steps`` times, to predict each feature from the others; in
         ``eval()`` mode, too.
@@ -198,11 +250,10 @@ class PartialDecorrelation(Part):
         Returns:
             L_g of the last update, measured before it, detached.
         """
-        with self._mini_batch(features, fits=True) as (u, batch, _):
-            self._fit(u.detach(), batch)
-            return cast(Tensor, self.last.decomposition_loss)
+        self._first_step(self._prepare(features, fits=True))
+        return cast(Tensor, self.last.decomposition_loss)
 
-    @_outside_compiled_graphs
+    @_in_full_precision
     def penalty(self, features: Tensor) -> Tensor:
         """Step 2: weight × L_decorr with g frozen.
 
@@ -212,62 +263,15 @@ class PartialDecorrelation(Part):
         Returns:
             A scalar whose gradient reaches the features and nothing of g.
         """
-        with self._mini_batch(features, fits=False) as (u, batch, weight):
-            return self._penalise(u, batch, weight)
+        return self.second_step(self._prepare(features, fits=False))
 
-    def current_weight(self, fits: int | None = None) -> float:
-        """Return λ as schedule and warm-up give it after so many completed fits; by default now."""
-        fits = self.completed_fits if fits is None else fits
-        weight = self.weight(fits) if callable(self.weight) else self.weight
-        if callable(self.weight):
-            check_number("weight", weight)
-        # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
-        return weight * min(1.0, max(1, fits) / self.warmup) if self.warmup else weight
+    def second_step(self, mini_batch: MiniBatch) -> Tensor:
+        """Return what the model minimises, λ × L_decorr, and note what was seen in ``last``.
 
-    def metrics(self) -> dict[str, Tensor]:
-        """Return L_g, L_decorr with its parts and the R² of g on the last batch, as tensors on the
-        device.
+        A subclass that fits g as PFDL does and lets the model minimise something else overrides
+        this method, and no other.
         """
-        found = {
-            "L_g": self.last.decomposition_loss,
-            "L_decorr": self.last.decorrelation_loss,
-            "level_part": self.last.level_part,
-            "covariance_part": self.last.covariance_part,
-            "R2": self.last.explained,
-        }
-        return {name: value for name, value in found.items() if value is not None}
-
-    def _fit(self, u: Tensor, batch: Batch) -> None:
-        g, parameters = self.decomposition, dict(self.decomposition.named_parameters())
-        correlated = u
-        for _ in range(self.fit_steps):
-            leaves = {
-                name: parameter.detach().requires_grad_() for name, parameter in parameters.items()
-            }
-            with torch.enable_grad():
-                correlated = functional_call(g, leaves, (u,))
-                loss = decomposition_loss(u, correlated, batch=batch)
-                gradients = batch.average(torch.autograd.grad(loss, list(leaves.values())))
-            # Adam squares the gradient, so that has to be finite as well.
-            total = loss.detach() + sum(gradient.square().sum() for gradient in gradients)
-            late = u.is_cuda and LateReport.serves(self.optimizer)
-            if not late and not bool(total.isfinite()):
-                raise ValueError(describe_update(loss, parameters.values()))
-            for parameter, gradient in zip(parameters.values(), gradients, strict=True):
-                # The fused Adam reads memory in order, whatever the strides
-                parameter.grad = gradient.contiguous()
-            if late:
-                self._late_report.step(self.optimizer, u, total)
-            else:
-                self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-        self.completed_fits += 1
-        with torch.no_grad():
-            unexplained = batch.mean((u - correlated).square())
-            variance = batch.mean((u - batch.mean(u)).square())
-        self.last = replace(self.last, unexplained=unexplained, variance=variance)
-
-    def _penalise(self, u: Tensor, batch: Batch, weight: float) -> Tensor:
+        u, batch, weight = mini_batch
         # g is frozen by copies: a later fit may change its parameters before this loss is
         # differentiated.
         frozen = {
@@ -287,57 +291,130 @@ class PartialDecorrelation(Part):
         )
         return weight * loss
 
-    @contextmanager
-    def _mini_batch(self, features: Tensor, *, fits: bool) -> Iterator[tuple[Tensor, Batch, float]]:
-        """Check a batch before anything is updated; give the features in g's precision, whose they
-        are, and λ.
+    def current_weight(self, fits: int | None = None) -> float:
+        """Return λ as schedule and warm-up give it after so many completed fits; by default now."""
+        if fits is None:
+            fits = self.completed_fits
+        if callable(self.weight):
+            weight = self.weight(fits)
+            check_number("weight", weight)
+        else:
+            weight = self.weight
+        if not self.warmup:
+            return weight
+        # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
+        return weight * min(1.0, max(1, fits) / self.warmup)
+
+    def metrics(self) -> dict[str, Tensor]:
+        """Return L_g, L_decorr with its parts and the R² of g on the last batch, as tensors on the
+        device.
         """
-        g, graph = self.decomposition, torch.is_grad_enabled()
-        dtype, device = g.first_weight.dtype, g.first_weight.device
-        joint = (self.training or fits) and dist.is_available() and dist.is_initialized()
-        # What inference mode makes, such as moments, can never be changed; half precision is too
-        # coarse for long sums.
-        with (
-            torch.inference_mode(False),
-            torch.set_grad_enabled(graph),
-            torch.autocast(device.type, enabled=False),
-        ):
-            weight, problem = 0.0, None
-            # L_decorr is of the fourth order in the features
-            largest = torch.finfo(dtype).max ** 0.25
-            try:
-                (check_matrix if joint else check_features)("features", features, g.num_features)
-                if fits and torch._C._current_graph_task_id() != -1:
-                    raise RuntimeError(
-                        "g would be fitted during a backward pass, as checkpointing does when it"
-                        " computes a part of the model again: g would learn twice from one batch."
-                        " Call the penalty outside of that part."
-                    )
-                if unpack_dual(features).tangent is not None:  # type: ignore[no-untyped-call]
-                    raise RuntimeError(
-                        "the penalty has no forward-mode derivative; use backward() or"
-                        " torch.autograd."
-                    )
-                weight = self.current_weight(self.completed_fits + fits)
-                if device.type == "cuda" and LateReport.serves(self.optimizer):
-                    self._late_report.read()
-                elif not bool((features.detach().to(dtype).abs() <= largest).all()):
-                    raise ValueError(describe_features(features, dtype))
-            except Exception as error:
-                if not joint:
-                    raise
-                problem = error  # a process that raised alone would leave the others waiting for it
-            batch = (
-                join_batches(0 if problem else len(features), problem)
-                if joint
-                else Batch(len(features))
+        values = {
+            "L_g": self.last.decomposition_loss,
+            "L_decorr": self.last.decorrelation_loss,
+            "level_part": self.last.level_part,
+            "covariance_part": self.last.covariance_part,
+            "R2": self.last.explained,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _prepare(self, features: Tensor, *, fits: bool) -> MiniBatch:
+        """Check a batch, in all processes that train together, before anything is updated."""
+        has_company = (self.training or fits) and world_size() > 1
+        try:
+            self._check(features, fits=fits, alone=not has_company)
+            weight = self.current_weight(self.completed_fits + 1 if fits else None)
+        except Exception as problem:
+            if has_company:
+                join_batches(0, problem)  # the others would wait for a process that raised alone
+            raise
+        batch = self._join(features) if has_company else Batch(len(features))
+        u = features.clone() if features.is_inference() else features
+        u = u.to(self.decomposition.first_weight.dtype)
+        if self.standardize:
+            u = standardize(u, batch=batch)
+        return MiniBatch(u, batch, weight)
+
+    def _check(self, features: Tensor, *, fits: bool, alone: bool) -> None:
+        """Raise unless this process can use the features."""
+        check = check_features if alone else check_matrix  # other processes may have the rows
+        check("features", features, self.decomposition.num_features)
+        if fits and _is_in_backward_pass():
+            raise RuntimeError(
+                "g would be fitted during a backward pass, as checkpointing does when it computes a"
+                " part of the model again: g would learn twice from one batch. Call the penalty"
+                " outside of that part."
             )
-            if batch.processes > 1 and not self._is_shared:
-                for parameter in g.parameters():
-                    dist.broadcast(parameter.data, 0)
-                self._is_shared = True
-            u = (features.clone() if features.is_inference() else features).to(dtype)
-            yield (standardize(u, batch=batch) if self.standardize else u), batch, weight
+        if unpack_dual(features).tangent is not None:  # type: ignore[no-untyped-call]
+            raise RuntimeError(
+                "the penalty has no forward-mode derivative; use backward() or torch.autograd."
+            )
+        if self._reports_late:
+            self.late_report.read()
+            return
+        dtype = self.decomposition.first_weight.dtype
+        sizes = features.detach().to(dtype).abs()
+        if not bool((sizes <= largest_feature(dtype)).all()):
+            raise ValueError(describe_features(features, dtype))
+
+    def _join(self, features: Tensor) -> Batch:
+        """Return the union of the batches of all processes, which from the first on share one g."""
+        batch = join_batches(len(features))
+        if not self._is_shared:
+            for parameter in self.decomposition.parameters():
+                dist.broadcast(parameter.data, 0)
+            self._is_shared = True
+        return batch
+
+    @property
+    def _reports_late(self) -> bool:
+        """Return whether bad values are found on a GPU, which nothing waits for, and reported
+        later.
+        """
+        on_gpu = self.decomposition.first_weight.device.type == "cuda"
+        return on_gpu and LateReport.serves(self.optimizer)
+
+    def _can_fuse(self, mini_batch: MiniBatch) -> bool:
+        """Return whether the kernels of a GPU can do both steps of this call."""
+        u, batch, _ = mini_batch
+        is_papers = type(self).second_step is PartialDecorrelation.second_step
+        return is_papers and u.is_cuda and both_steps.serve(self, u, batch)
+
+    def _first_step(self, mini_batch: MiniBatch) -> None:
+        """Update g, and note what was seen before its last update in ``last``."""
+        u = mini_batch.u.detach()
+        batch = mini_batch.batch
+        for _ in range(self.fit_steps):
+            correlated = self._update_g(u, batch)
+        self.completed_fits += 1
+        with torch.no_grad():
+            unexplained = batch.mean((u - correlated).square())
+            variance = batch.mean((u - batch.mean(u)).square())
+        self.last = replace(self.last, unexplained=unexplained, variance=variance)
+
+    def _update_g(self, u: Tensor, batch: Batch) -> Tensor:
+        """Take one step of g's optimiser on L_g, and return Ũ from before it."""
+        parameters = dict(self.decomposition.named_parameters())
+        leaves = {
+            name: parameter.detach().requires_grad_() for name, parameter in parameters.items()
+        }
+        with torch.enable_grad():
+            correlated: Tensor = functional_call(self.decomposition, leaves, (u,))
+            loss = decomposition_loss(u, correlated, batch=batch)
+            gradients = batch.average(torch.autograd.grad(loss, list(leaves.values())))
+        # Adam squares the gradient, so that has to be finite as well.
+        total = loss.detach() + sum(gradient.square().sum() for gradient in gradients)
+        if not self._reports_late and not bool(total.isfinite()):
+            raise ValueError(describe_update(loss, parameters.values()))
+        for parameter, gradient in zip(parameters.values(), gradients, strict=True):
+            # The fused Adam reads memory in order, whatever the strides
+            parameter.grad = gradient.contiguous()
+        if self._reports_late:
+            self.late_report.step(self.optimizer, u, total)
+        else:
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return correlated
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the optimiser of g and the count of fits, for ``state_dict``."""
@@ -353,16 +430,10 @@ class PartialDecorrelation(Part):
             ValueError: If it is not the state of this optimiser over parameters of these shapes.
         """
         fits = state.get("completed_fits") if isinstance(state, Mapping) else None
-        if (
-            isinstance(fits, bool)
-            or not isinstance(fits, int)
-            or fits < 0
-            or "optimizer" not in state
-        ):
-            raise ValueError(
-                f"the state of g's optimiser is {str(state)[:80]}; it must have 'optimizer' and"
-                " 'completed_fits', a whole number of at least 0."
-            )
+        if not isinstance(fits, int) or isinstance(fits, bool) or fits < 0:
+            raise _wrong_state(state)
+        if "optimizer" not in state:
+            raise _wrong_state(state)
         load_optimizer_state(self.optimizer, state["optimizer"])
         self.completed_fits = fits
         self._is_shared = False
@@ -372,6 +443,13 @@ class PartialDecorrelation(Part):
         # The moments follow the parameters to their new device and dtype: loading casts them.
         self.optimizer.load_state_dict(self.optimizer.state_dict())
         return self
+
+
+def _wrong_state(state: object) -> ValueError:
+    return ValueError(
+        f"the state of g's optimiser is {str(state)[:80]}; it must have 'optimizer' and"
+        " 'completed_fits', a whole number of at least 0."
+    )
 
 
 def _never_assign(

@@ -175,7 +175,7 @@ def test_hostile_features_leave_g_as_it_was_and_are_reported_triton(value, monke
         torch.equal(moments[key][name], kept[key][name]) for key in kept for name in kept[key]
     )
     with pytest.raises(ValueError, match="That batch did not update g"):
-        penalty._late_report.read()
+        penalty.late_report.read()
     assert run(penalty, u, 1.0).isfinite()
 
 

@@ -41,16 +41,17 @@ def run(penalty: PartialDecorrelation, u: Tensor, weight: float) -> Tensor:
     Both steps are recorded after a few calls, and again when anything changed that a record fixes:
     the shape, where g's parameters and their moments lie, or a setting.
     """
-    flags = penalty._late_report.flags(u.device)
+    flags = penalty.late_report.flags(u.device)
     settings = (
         penalty.fit_steps,
         penalty.center,
         penalty.decomposition.sharing,
         _state_of(penalty),
     )
-    found = penalty._captured.run(lambda u: both_steps(penalty, u, flags), [u.detach()], settings)
-    penalty._late_report.send()
-    unexplained, variance, gradient, (loss, level, covariance) = found
+    results = penalty.captured.run(lambda u: both_steps(penalty, u, flags), [u.detach()], settings)
+    penalty.late_report.send()
+    unexplained, variance, gradient, losses = results
+    loss, level, covariance = losses
     penalty.completed_fits += 1
     penalty.last = replace(
         penalty.last,
@@ -78,35 +79,33 @@ def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[
     from pfdl.decorrelation.kernels.triton_adam import take_step
 
     parameters = list(penalty.decomposition.parameters())
-    unexplained = variance = means = u
     for _ in range(penalty.fit_steps):
         net = _lay_out(penalty, u)
         correlated, base = kernels.predict(net)
         of_correlated, unexplained, variance, means = losses.fit_errors(net.u, correlated)
-        gradients = [
-            one.contiguous() for one in kernels.parameter_gradients(net, base, of_correlated)
-        ]
-        take_step(penalty.optimizer, parameters, gradients, unexplained, flags)
+        gradients = kernels.parameter_gradients(net, base, of_correlated)
+        in_order = [gradient.contiguous() for gradient in gradients]
+        take_step(penalty.optimizer, parameters, in_order, unexplained, flags)
     net = _lay_out(penalty, u)
     correlated, base = kernels.predict(net)
-    found, of_correlated, direct = losses.penalty(
-        net.u, correlated, means, penalty.center == "batch", flags
+    is_centred = penalty.center == "batch"
+    loss_and_parts, of_correlated, direct = losses.penalty(
+        net.u, correlated, means, is_centred, flags
     )
-    return [
-        unexplained,
-        variance,
-        kernels.feature_gradient(net, base, of_correlated, onto=direct),
-        found,
-    ]
+    gradient = kernels.feature_gradient(net, base, of_correlated, onto=direct)
+    return [unexplained, variance, gradient, loss_and_parts]
 
 
 def _lay_out(penalty: PartialDecorrelation, u: Tensor) -> OneHidden:
-    weight, offset, readout, constant = (
-        parameter.detach() for parameter in penalty.decomposition.parameters()
-    )
-    activation = type(penalty.decomposition.activation).__name__.lower()
+    g = penalty.decomposition
+    weight, offset, readout, constant = (parameter.detach() for parameter in g.parameters())
     return OneHidden(
-        u.contiguous(), weight.T.contiguous(), offset.contiguous(), readout[0], constant, activation
+        u=u.contiguous(),
+        weight=weight.T.contiguous(),
+        offset=offset.contiguous(),
+        readout=readout[0],
+        constant=constant,
+        activation=type(g.activation).__name__.lower(),
     )
 
 
@@ -115,11 +114,11 @@ def _state_of(penalty: PartialDecorrelation) -> Hashable:
     optimizer = penalty.optimizer
     (group,) = optimizer.param_groups
     settings = tuple((name, value) for name, value in group.items() if name != "params")
-    places = tuple(
-        (parameter.data_ptr(), *(value.data_ptr() for value in optimizer.state[parameter].values()))
-        for parameter in group["params"]
-    )
-    return settings, places
+    places = []
+    for parameter in group["params"]:
+        places.append(parameter.data_ptr())
+        places.extend(moment.data_ptr() for moment in optimizer.state[parameter].values())
+    return settings, tuple(places)
 
 
 class _WithGradient(torch.autograd.Function):
@@ -129,7 +128,8 @@ class _WithGradient(torch.autograd.Function):
     def forward(
         ctx: Any, features: Tensor, loss: Tensor, gradient: Tensor, weight: float
     ) -> Tensor:
-        ctx.gradient, ctx.weight = gradient, weight
+        ctx.gradient = gradient
+        ctx.weight = weight
         return weight * loss
 
     @staticmethod
@@ -139,5 +139,6 @@ class _WithGradient(torch.autograd.Function):
                 "the fused penalty can be differentiated once only; for gradients of gradients"
                 " construct it with kernel='plain'."
             )
-        outer = outer if ctx.weight == 1 else outer * ctx.weight
+        if ctx.weight != 1:
+            outer = outer * ctx.weight
         return outer * ctx.gradient, None, None, None

@@ -31,7 +31,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language import constexpr
 
-from pfdl.decorrelation.finiteness import WIDE_SCALES, largest_feature
+from pfdl.decorrelation.finiteness import WIDE_SCALES
+from pfdl.decorrelation.functional import largest_feature
 
 COLUMN_TILE = {"ROWS": 128, "COLUMNS": 16, "num_warps": 4}
 """Tile of the kernels that walk down the rows."""

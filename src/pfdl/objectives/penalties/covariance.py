@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pfdl.decorrelation import PartialDecorrelation
-from pfdl.decorrelation.distributed import Batch
 from pfdl.decorrelation.functional import decorrelation_loss, decorrelation_parts
+from pfdl.decorrelation.partial_decorrelation import MiniBatch
 
 
 class CovarianceDecorrelation(PartialDecorrelation):
@@ -48,27 +48,39 @@ class CovarianceDecorrelation(PartialDecorrelation):
 
     def metrics(self) -> dict[str, Tensor]:
         """Return what PFDL reports, and the weight that made this penalty as strong."""
-        return super().metrics() | (
-            {} if self.matched_weight is None else {"matched_weight": self.matched_weight}
-        )
+        if self.matched_weight is None:
+            return super().metrics()
+        return super().metrics() | {"matched_weight": self.matched_weight}
 
-    def _penalise(self, u: Tensor, batch: Batch, weight: float) -> Tensor:
+    def second_step(self, mini_batch: MiniBatch) -> Tensor:
+        """Return λ × the measure made as strong as L_decorr, and note what was seen in ``last``."""
+        u, batch, weight = mini_batch
         leaf = u.detach().requires_grad_()
         with torch.enable_grad():
             correlated = self.decomposition(leaf)
-            whole_loss = decorrelation_loss(leaf, correlated, center=self.center, batch=batch)
+            whole = decorrelation_loss(leaf, correlated, center=self.center, batch=batch)
             level, covariance = decorrelation_parts(leaf, correlated, batch=batch)
-            losses = whole_loss, self.measure(leaf, covariance)
-            gradients = [torch.autograd.grad(loss, leaf, retain_graph=True)[0] for loss in losses]
-        parts = {"level_part": level.detach(), "covariance_part": covariance.detach()}
+            part = self.measure(leaf, covariance)
+            (of_whole,) = torch.autograd.grad(whole, leaf, retain_graph=True)
+            (of_part,) = torch.autograd.grad(part, leaf)
         self.last = replace(
-            self.last, decorrelation_loss=whole_loss.detach(), weight=weight, **parts
+            self.last,
+            decorrelation_loss=whole.detach(),
+            weight=weight,
+            level_part=level.detach(),
+            covariance_part=covariance.detach(),
         )
-        whole, part = (
-            size.sqrt()
-            for size in batch.average([gradient.square().sum() for gradient in gradients])
-        )
-        is_lost = part <= torch.finfo(u.dtype).eps * whole
-        self.matched_weight = torch.where(is_lost, 0.0, whole / part)
-        slope = ((u - u.detach()) * gradients[1]).sum()  # this gradient, and no graph through g
-        return weight * self.matched_weight * (losses[1].detach() + slope)
+        squares = batch.average([of_whole.square().sum(), of_part.square().sum()])
+        length_of_whole, length_of_part = (square.sqrt() for square in squares)
+        is_lost = length_of_part <= torch.finfo(u.dtype).eps * length_of_whole
+        self.matched_weight = torch.where(is_lost, 0.0, length_of_whole / length_of_part)
+        return weight * self.matched_weight * _with_gradient(part.detach(), u, of_part)
+
+
+def _with_gradient(value: Tensor, u: Tensor, gradient: Tensor) -> Tensor:
+    """Return ``value`` as a function of ``u`` that has this gradient.
+
+    What is added is zero, because u − u.detach() is; its derivative by u is the gradient. That has
+    been computed already, because the weight depends on its length: so g runs once only.
+    """
+    return value + ((u - u.detach()) * gradient).sum()
