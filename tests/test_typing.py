@@ -48,7 +48,6 @@ from pfdl.vision import TrainingConfig
 pfdl.PartialDecorrelation(4, sharing="strickt")
 pfdl.PartialDecorrelation(4, center="bach")
 pfdl.PartialDecorrelation(4, kernel="fussed")
-pfdl.infer_contexts([[0.0]], method="poled")
 SelectionScreen(drop="all")
 SelectionScreen(target="label")
 SelectionScreen(keep=3.5)

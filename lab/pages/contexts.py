@@ -25,7 +25,6 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from pfdl.contexts import find_contexts, image_statistics
-from pfdl.contexts.confirmation import confirm
 from pfdl.data.context_images import store_images
 from pfdl.vision.config import DataOptions
 from pfdl_lab.cli.study import make_datasets
@@ -105,10 +104,7 @@ def check(
     line = {"contexts": found.number, "method": found.method, "sentence": found.sentence}
     if truth is None:
         return line
-    array = features.double().numpy()
-    spread = array.std(axis=0)
-    z = ((array - array.mean(axis=0)) / np.where(spread > 0, spread, 1.0))[:, spread > 0]
-    trial = confirm(TRUE, 1.0, z, labels, truth, seed=seed)
+    (trial,) = find_contexts(features, labels, contexts=truth, seed=seed).tried
     figures = {
         name: round(100 * getattr(trial, name), 1)
         for name in ("usual", "unusual", "gain", "gain_error")

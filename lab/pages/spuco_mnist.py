@@ -40,7 +40,7 @@ from torch.utils.data import Sampler, WeightedRandomSampler
 
 from pfdl import context_sampler, image_statistics
 from pfdl.contexts import choose_balance, find_contexts, group_accuracy, group_report
-from pfdl.contexts.network import NETWORK_METHODS
+from pfdl.contexts.finders import get_finder
 from pfdl.data import SpuCoMNIST
 from pfdl_lab.digits import find_digits
 from pfdl_lab.images.networks import lenet
@@ -49,7 +49,8 @@ from pfdl_lab.report.markdown import markdown_table
 from pfdl_lab.statistics import difference_cell, judge
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-OWN, CHOSEN = list(NETWORK_METHODS), [f"{peer} chosen" for peer in NETWORK_METHODS]
+OWN = ["jtt", "spare", "eiil"]
+CHOSEN = [f"{peer} chosen" for peer in OWN]
 ROWS = [
     "erm",
     "classes",
@@ -177,9 +178,7 @@ class Draw:
             return Groups(found.contexts, seconds=process_time() - begin)
         plain = self.balanced("erm", 0.0)
         begin = process_time()
-        peer = NETWORK_METHODS[name](
-            outputs(plain.models[FIRST_EPOCHS - 1], self.images), self.labels
-        )
+        peer = get_finder(name)(outputs(plain.models[FIRST_EPOCHS - 1], self.images), self.labels)
         seconds = process_time() - begin + plain.seconds * FIRST_EPOCHS / EPOCHS
         draws = 1.0 / np.bincount(peer.contexts)[peer.contexts] if name == "jtt" else peer.draws
         return Groups(peer.contexts, draws, seconds)

@@ -111,6 +111,8 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("train shapes -O pfdl --set pfdl.wieght=1", "did you mean 'weight'?"),
         ("train shapes --set momentum=1 --set momentum=2", "names it twice"),
         ("train shapes --columns labels=animal", "did you mean 'label'?"),
+        ("train shapes --contexts inferred --set infer_by=jtt --set jtt.up=5", "it has upweight"),
+        ("train shapes --contexts inferred --set infer_by=jt", "did you mean 'jtt'?"),
         ("train shapes -O pfdl --set pfdl.weight=heavy", "weight is 'heavy'; give a number"),
         ("train shapes -b mlp --set small_stem=true", "small-image stem"),
         ("train shapes --device tpu", "the device 'tpu' is not available"),
@@ -150,15 +152,15 @@ def test_the_example_of_a_setting_works():
 
 def test_what_can_be_listed_is_listed():
     kinds = [line.split()[2] for line in typed("list").output.splitlines()]
-    assert kinds == ["objectives", "backbones", "settings"]
+    assert kinds == ["objectives", "backbones", "contexts", "settings"]
     assert " Needs contexts. Settings: step_size=0.01" in typed("list objectives '*dro'").output
     assert "resnet50" in typed("list backbones 'resnet*'").output.splitlines()
     listed = typed("list settings").output
     for kind in (TrainingConfig, DataOptions, RunOptions):
         for one in fields(kind):
-            assert (
-                re.search(rf"^{one.name} ", listed, re.MULTILINE)
-                or one.name == "objective_settings"
+            assert re.search(rf"^{one.name} ", listed, re.MULTILINE) or one.name in (
+                "objective_settings",
+                "infer_settings",
             )
     assert "(--set" not in listed
     chosen = typed("list settings 'weight_*'").output

@@ -9,7 +9,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from pfdl import context_sampler, context_weights
-from pfdl.contexts import ContextSampler, choose_balance
+from pfdl.contexts import choose_balance
 
 
 def labels_and_contexts(samples=600, classes=4, contexts=3, seed=0):
@@ -102,12 +102,12 @@ def test_the_order_follows_from_seed_and_epoch():
 def test_processes_share_an_epoch():
     labels, contexts = labels_and_contexts()
     parts = [
-        ContextSampler(labels, contexts, num_samples=601, replicas=3, rank=rank)
+        context_sampler(labels, contexts, num_samples=601, replicas=3, rank=rank)
         for rank in range(3)
     ]
     assert [len(part) for part in parts] == [201] * 3
     together = [row for part in parts for row in part]
-    assert Counter(together) == Counter(ContextSampler(labels, contexts, num_samples=603))
+    assert Counter(together) == Counter(context_sampler(labels, contexts, num_samples=603))
 
 
 @pytest.mark.parametrize(
@@ -121,18 +121,18 @@ def test_processes_share_an_epoch():
 )
 def test_settings_that_make_no_sense_are_refused(name, value, wanted):
     with pytest.raises(ValueError, match=f"{name} is {value}; {wanted}"):
-        ContextSampler([0, 1], [0, 1], **{name: value})
+        context_sampler([0, 1], [0, 1], **{name: value})
     with pytest.raises(ValueError, match="there are no samples"):
-        ContextSampler([], [])
+        context_sampler([], [])
 
 
 def test_less_power_balances_less():
     labels, contexts = np.zeros(110, int), np.repeat([0, 1], [100, 10])
     for power, rare in ((0.0, 10), (0.5, round(110 * 10**0.5 / (10**0.5 + 100**0.5))), (1.0, 55)):
-        drawn = np.array(list(ContextSampler(labels, contexts, power=power)))
+        drawn = np.array(list(context_sampler(labels, contexts, power=power)))
         assert (drawn >= 100).sum() == rare
         assert len(drawn) == 110
-    plain = list(ContextSampler(labels, contexts, power=0.0))
+    plain = list(context_sampler(labels, contexts, power=0.0))
     assert sorted(plain) == list(range(110))  # every sample once
 
 
@@ -175,7 +175,7 @@ def test_the_chosen_strength_is_low_where_the_labels_of_rare_groups_are_wrong():
     for labels, best in ((truth, 1.0), (wrong, 0.0)):
         predictions = {}
         for power in (0.0, 1.0):
-            drawn = list(ContextSampler(labels[:1000], contexts[:1000], power=power))
+            drawn = list(context_sampler(labels[:1000], contexts[:1000], power=power))
             by_heart = KNeighborsClassifier(15).fit(features[drawn], labels[drawn])
             predictions[power] = by_heart.predict(features[1000:])
         assert choose_balance(predictions, labels[1000:], contexts[1000:]) == best

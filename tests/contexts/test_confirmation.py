@@ -5,16 +5,23 @@ data made for it.
 import numpy as np
 import pytest
 
-from pfdl.contexts import candidates, confirmation
-from pfdl.contexts.clusters import WithinClusters
+from pfdl.contexts import clustering, confirmation, early
+from pfdl.contexts.clusters import WithinClusters, two_way
 from pfdl.contexts.confirmation import WHOLE_GROUP, confirm
 from tests.contexts.objects import in_contexts
 
 RIDGES = 6
 
 
+DEMANDS = {
+    "pooled": clustering.OF_POOLED,
+    "within": clustering.OF_WITHIN,
+    "early": early.DEMANDS,
+}
+
+
 def judge(method, features, labels, contexts, seed=0):
-    return confirm(method, 1.0, features, labels, contexts, seed=seed)
+    return confirm(method, 1.0, features, labels, contexts, demands=DEMANDS[method], seed=seed)
 
 
 def made(seed=0, **changes):
@@ -140,12 +147,83 @@ def test_the_best_number_and_larger_peaks_of_agreement_are_returned(
 ):
     features, labels, _ = in_contexts(samples=400)
     monkeypatch.setattr(
-        candidates, "adjusted_rand_score", lambda one, _: agreement.get(len(np.unique(one)), 0.0)
+        clustering, "adjusted_rand_score", lambda one, _: agreement.get(len(np.unique(one)), 0.0)
     )
-    found = list(
-        candidates.find_clusters(WithinClusters, features, labels, number=None, least=0.5, seed=0)
-    )
+    found = list(clustering.find_within(features, labels, least_agreement=0.5, seed=0))
     assert [len(np.unique(one.assign(features, labels))) for one in found] == expected
     assert [one.stability for one in found] == pytest.approx(
         [agreement[number] for number in expected]
     )
+
+
+def test_the_last_number_is_not_taken_as_a_larger_peak_but_may_be_the_best():
+    """Beyond it agreement may rise further; so it is no peak, whatever is below it."""
+    features, labels, _ = in_contexts(samples=200)
+    search = clustering.NumberSearch(
+        WithinClusters, features, labels, number=None, least=0.5, seed=0
+    )
+    search.stability = {11: 0.6, 12: 0.9}
+    assert not search._is_peak(12)
+    search.stability = {10: 0.5, 11: 0.9, 12: 0.6}
+    assert search._is_peak(11)
+
+
+@pytest.mark.parametrize(("mended", "accepted"), [(0.1, False), (0.2, True)])
+def test_a_gain_must_exceed_what_is_demanded_by_three_standard_errors(
+    monkeypatch, mended, accepted
+):
+    """Balancing mends a share of the 100 samples in unusual groups: the gain is half of it, its
+    error 0.05 √(share (1 − share)).
+    """
+    labels = np.repeat([0, 1, 0, 1], [200, 50, 50, 200])
+    contexts = np.repeat([0, 0, 1, 1], [200, 50, 50, 200])
+    unusual = labels != contexts
+    before = np.tile((~unusual).astype(float), (RIDGES, 1))
+    after = before.copy()
+    after[:, np.flatnonzero(unusual)[: int(100 * mended) // 2]] = 1.0
+    after[:, np.flatnonzero(unusual)[50 : 50 + int(100 * mended) // 2]] = 1.0
+    monkeypatch.setattr(confirmation, "_short_trainings", lambda *_: (before, after))
+    trial = judge("pooled", np.zeros((500, 2)), labels, contexts)
+    assert trial.gain == pytest.approx(mended / 2)
+    assert trial.gain_error == pytest.approx(0.05 * np.sqrt(mended * (1 - mended)))
+    assert trial.accepted == accepted, trial.reason
+
+
+@pytest.mark.parametrize(("wrong", "accepted"), [(10, False), (30, True)])
+def test_a_short_training_must_be_misled_by_three_standard_errors(monkeypatch, wrong, accepted):
+    """Of 100 samples in unusual groups so many are wrong, of the others one in ten."""
+    labels = np.repeat([0, 1, 0, 1], [200, 50, 50, 200])
+    contexts = np.repeat([0, 0, 1, 1], [200, 50, 50, 200])
+    before = np.ones((RIDGES, 500))
+    before[:, :20] = before[:, -20:] = 0.0
+    before[:, 200 : 200 + wrong] = 0.0
+    monkeypatch.setattr(confirmation, "_short_trainings", lambda *_: (before, np.ones_like(before)))
+    trial = judge("pooled", np.zeros((500, 2)), labels, contexts)
+    assert trial.accepted == accepted, trial.reason
+    assert ("is not misled by them" in trial.reason) != accepted
+
+
+def two_way_by_turns(z, y, group, number):
+    """Alternate between least squares with dummy variables and the nearest centre, to the end."""
+    while True:
+        design = np.hstack([np.eye(int(y.max()) + 1)[y], np.eye(number)[group]])
+        centres = np.linalg.lstsq(design, z, rcond=None)[0]
+        of_class, of_group = centres[:-number], centres[-number:]
+        rest = z - of_class[y]
+        nearest = ((rest[:, None] - of_group) ** 2).sum(axis=2).argmin(axis=1)
+        if (nearest == group).all():
+            return group, float(((rest - of_group[group]) ** 2).sum())
+        group = nearest
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_within_classes_turn_until_nothing_changes(seed):
+    rng = np.random.default_rng(seed)
+    y, context = rng.integers(3, size=(2, 600))
+    z = rng.normal(size=(600, 5)) + 3 * rng.normal(size=(3, 5))[y]
+    z += 3 * rng.normal(size=(3, 5))[context]
+    start = np.where(rng.random(600) < 0.4, context, rng.integers(3, size=600))
+    expected, least = two_way_by_turns(z, y, start, 3)
+    missed, _, _, found = two_way(z.astype(np.float32), y, start, 3)
+    assert missed == pytest.approx(least, rel=0.01)
+    assert (found == expected).mean() > 0.99

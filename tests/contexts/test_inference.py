@@ -12,7 +12,7 @@ from torch.utils.data import ChainDataset, DataLoader, TensorDataset
 
 from pfdl import context_weights, infer_contexts
 from pfdl.contexts import find_contexts, group_report, image_statistics
-from pfdl.contexts.inference import METHODS
+from pfdl.contexts.finders import AUTO, automatic_finders
 from pfdl.data import SpuCoMNIST
 from tests.contexts.objects import in_contexts
 
@@ -106,7 +106,7 @@ def hostile():
 
 
 @pytest.mark.parametrize("name", hostile())
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [AUTO, *automatic_finders()])
 def test_where_nothing_can_be_found_there_is_one_context(name, method):
     features, labels = hostile()[name]
     found = find_contexts(features, labels, method=method)
@@ -165,7 +165,7 @@ def test_datasets_and_loaders_give_what_arrays_give():
 def test_a_sample_is_enough_and_the_rest_is_assigned_in_one_pass(method, monkeypatch):
     features, labels, contexts = objects_in_contexts(samples=3000, dominant=0.95)
     monkeypatch.setattr("pfdl.contexts.inference.MOST_SAMPLES", 1200)
-    monkeypatch.setattr("pfdl.contexts.candidates.CLUSTERED", 400)
+    monkeypatch.setattr("pfdl.contexts.sampling.CLUSTERED", 400)
     monkeypatch.setattr("pfdl.contexts.sources.BLOCK", 700)
     found = find_contexts(features, labels, method=method)
     scores = group_report(labels, found.contexts, contexts)

@@ -1,13 +1,12 @@
 import json
 import re
 from dataclasses import replace
-from functools import partial
 
 import pandas as pd
 import pytest
 import torch
 
-from pfdl.contexts.network import NETWORK_METHODS
+from pfdl.contexts.finders import get_finder
 from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
 from pfdl.objectives.weightings import DWR, Balance
@@ -220,13 +219,17 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
 
 @pytest.mark.parametrize("method", ["jtt", "spare", "eiil"])
 def test_contexts_follow_from_the_logits_of_a_network_that_is_trained_plainly_before(
-    tmp_path, method, monkeypatch
+    tmp_path, method
 ):
-    short = {**NETWORK_METHODS, "eiil": partial(NETWORK_METHODS["eiil"], steps=20)}
-    monkeypatch.setattr("pfdl.vision.training_data.NETWORK_METHODS", short)
     source, manifest = tiny_data()
+    settings = {"jtt": {"upweight": 7}, "eiil": {"steps": 20}}.get(method, {})
     config = replace(
-        TINY, epochs=2, contexts="inferred", infer_by=method, infer_epochs=2, infer_upweight=7
+        TINY,
+        epochs=2,
+        contexts="inferred",
+        infer_by=method,
+        infer_epochs=2,
+        infer_settings=settings,
     )
     train(config, source, manifest, tmp_path / "run", device="cpu")
 
@@ -235,9 +238,7 @@ def test_contexts_follow_from_the_logits_of_a_network_that_is_trained_plainly_be
     images = ContextImages(source, manifest, "train", size=8)
     with torch.no_grad():
         logits = first(normalise(images.images))
-    expected = short[method](
-        logits, images.labels, **({"upweight": 7} if method == "jtt" else {"seed": 0})
-    )
+    expected = get_finder(method)(logits, images.labels, **settings)
     table = pd.read_csv(tmp_path / "run" / INFERRED_CONTEXTS)
     assert table["context"].tolist() == expected.contexts.tolist()
     assert table["draws"].to_numpy() == pytest.approx(expected.draws)
@@ -247,7 +248,12 @@ def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(
     tmp_path, monkeypatch
 ):
     config = replace(
-        TINY, epochs=3, contexts="inferred", infer_by="jtt", infer_upweight=1000, learning_rate=1e-5
+        TINY,
+        epochs=3,
+        contexts="inferred",
+        infer_by="jtt",
+        infer_settings={"upweight": 1000},
+        learning_rate=1e-5,
     )
     whole = train(config, *tiny_data(), tmp_path / "whole", device="cpu")
     drawn = []
@@ -266,7 +272,7 @@ def test_the_second_training_draws_by_the_methods_own_rule_and_resumes_with_it(
     assert 0 < wrong.mean() < 1
     assert wrong[drawn].mean() > 0.9  # each is drawn 1,001 times as often as a right one
     # A second one is not trained
-    monkeypatch.setattr(training, "_describe_by_first_network", lambda *_: None)
+    monkeypatch.setattr(training, "_first_loop", None)
     parts = train(config, *tiny_data(), tmp_path / "parts", device="cpu")
     assert (
         (parts / INFERRED_CONTEXTS).read_bytes()

@@ -77,7 +77,7 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
     make(contexts="inferred", infer_by="early")
     make(contexts="inferred", infer_by="pooled", confirm=False)
     assert asked == [("early", 0.8), ("pooled", 0.0)]
-    with pytest.raises(ValueError, match="infer_by"):
+    with pytest.raises(ValueError, match="method is 'guess'"):
         make(infer_by="guess")
     with pytest.raises(ValueError, match="set contexts to 'inferred'"):
         TrainingConfig(infer_by="early")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,8 @@ def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
                 f"a linear probe predicts {found.number} of {split.classes} classes, so its errors"
                 " are unknown; leave out the row jtt."
             )
-        found = find_by_jtt(found.contexts, labels)
+        errors = find_by_jtt(found.contexts, labels)
+        found = replace(found, contexts=errors.contexts, method="jtt", sentence=errors.sentence)
     return [{**found.to_dict(), "contexts": found.contexts.tolist()}]
 
 

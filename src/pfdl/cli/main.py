@@ -31,6 +31,7 @@ LABORATORY = ("demo", "report", "reproduce", "study")
 LISTS = {
     "objectives": "what training can minimise",
     "backbones": "networks that can be trained",
+    "contexts": "finders of contexts that nobody labelled",
     "settings": "what --set can change",
 }
 
@@ -41,7 +42,8 @@ def list_names(
     ] = None,
     pattern: Annotated[str, typer.Argument(help="A wildcard, in quotes: 'resnet*'.")] = "*",
 ) -> None:
-    """List the objectives, backbones or settings of pfdl train that can be named.
+    """List the objectives, backbones, finders of contexts or settings of pfdl train that can be
+    named.
 
     An objective is shown with what it does, what it needs, its settings (--set NAME.SETTING=VALUE)
     and its paper. Objectives can be joined: irm+pfdl.
@@ -55,9 +57,12 @@ def list_names(
 
         lines = list_backbones(pattern)
     else:
-        lines = _in_columns(
-            _describe_objectives() if what == "objectives" else _describe_settings(), pattern
-        )
+        describe = {
+            "objectives": _describe_objectives,
+            "contexts": _describe_finders,
+            "settings": _describe_settings,
+        }
+        lines = _in_columns(describe[what](), pattern)
     if not lines:
         raise ValueError(f"no {what} match {pattern!r}; 'pfdl list {what}' shows all.")
     typer.echo("\n".join(lines))
@@ -73,6 +78,21 @@ def _describe_objectives() -> dict[str, str]:
             f"Needs {' and '.join(one.needs) or 'nothing else'}.",
             f"Settings: {', '.join(one.settings)}." if one.settings else "No settings.",
             f"({one.reference})" if one.reference and one.reference not in one.summary else "",
+        ]
+        described[one.name] = " ".join(filter(None, facts))
+    return described
+
+
+def _describe_finders() -> dict[str, str]:
+    from pfdl.contexts import list_contexts
+
+    described = {}
+    for one in list_contexts():
+        facts = [
+            one.summary or "(no description)",
+            "Reads the logits of a first network; unchecked." if one.reads == "logits" else "",
+            f"Settings: {', '.join(one.settings)}." if one.settings else "",
+            "Tried by auto." if one.automatic else "",
         ]
         described[one.name] = " ".join(filter(None, facts))
     return described

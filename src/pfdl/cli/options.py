@@ -155,7 +155,14 @@ def read_settings(
     for parameter, kind in kinds.items():
         own = {name: value for name, value in values.items() if homes[name] is kind}
         if "objective_settings" in {one.name for one in fields(kind)}:
-            own["objective_settings"] = read_objective_settings(own["objective"], parts)
+            finder = f"{own.get('infer_by', 'auto')}."
+            own["infer_settings"] = {
+                name.removeprefix(finder): json_or_text(text)
+                for name, text in parts.items()
+                if name.startswith(finder)
+            }
+            rest = {name: text for name, text in parts.items() if not name.startswith(finder)}
+            own["objective_settings"] = read_objective_settings(own["objective"], rest)
         made[parameter] = kind(**own)
     return made
 

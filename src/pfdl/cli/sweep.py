@@ -102,7 +102,12 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]
         >>> parse_space(["learning-rate=0.1,0.01", "objective=pfdl", "pfdl.hidden=64,128"])
         {'learning_rate': [0.1, 0.01], 'objective': ['pfdl'], 'pfdl.hidden': [64, 128]}
     """
-    known = {one.name for one in fields(TrainingConfig)} - {"seed", "select", "objective_settings"}
+    known = {one.name for one in fields(TrainingConfig)} - {
+        "seed",
+        "select",
+        "objective_settings",
+        "infer_settings",
+    }
     space = {name: _read_values(name, text) for name, text in split_settings(texts, known).items()}
     objectives: Any = space.get("objective", [TrainingConfig.objective])
     for name in space:

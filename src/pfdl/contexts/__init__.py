@@ -1,7 +1,14 @@
 """Contexts without labels: infer them, balance them, judge them."""
 
-from pfdl.contexts.balancing import ContextSampler, choose_balance, context_sampler, context_weights
+from pfdl.contexts.balancing import choose_balance, context_sampler, context_weights
 from pfdl.contexts.confirmation import Trial
+from pfdl.contexts.finders import (
+    Demands,
+    FinderInfo,
+    Proposal,
+    list_contexts,
+    register_contexts,
+)
 from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
 from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare, spread_contexts
@@ -14,15 +21,16 @@ from pfdl.contexts.quality import (
     worst_group_accuracy,
 )
 from pfdl.contexts.refitting import Readout, refit_readout
-from pfdl.contexts.statistics import ImageStatistics, image_statistics
+from pfdl.contexts.statistics import image_statistics
 
 __all__ = [
     "Accuracies",
-    "ContextSampler",
+    "Demands",
+    "FinderInfo",
     "GroupAccuracy",
     "GroupReport",
-    "ImageStatistics",
     "InferredContexts",
+    "Proposal",
     "Readout",
     "Scores",
     "Trial",
@@ -37,8 +45,10 @@ __all__ = [
     "group_report",
     "image_statistics",
     "infer_contexts",
+    "list_contexts",
     "measure_scores",
     "refit_readout",
+    "register_contexts",
     "spread_contexts",
     "worst_group_accuracy",
 ]

@@ -127,6 +127,10 @@ class WithinClusters:
         return _separation(self._z - found.of_class[self._y], found.of_context)
 
 
+Clustering: TypeAlias = PooledClusters | WithinClusters
+"""What seeks clusters."""
+
+
 def two_way(
     z: SingleArray, y: IndexArray, group: IndexArray, number: int
 ) -> tuple[float, SingleArray, SingleArray, IndexArray]:

@@ -11,23 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
+from pfdl.contexts.finders import DEFAULT_DEMANDS, Demands
 from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
 
 SPLITS = 3
 """Random halvings of the samples over which held-out accuracies are averaged."""
 
-LEAST_GAIN, LEAST_GAIN_WITHIN = 0.02, 0.01
-"""A gain in the held-out accuracy, averaged over groups, that matters. Where class and context are
-independent, features that hold nothing of the class but its context leave any training at chance:
-then nothing is gained. Within classes half of it is enough, for clusters there cannot be classes
-that look alike."""
-
 ERRORS_SURE = 3.0
-"""That the gain is no larger than that must be refuted by so many standard errors, over the same
-samples, and so must be that a short training is as good in unusual groups as in usual ones: by
-chance one in 700 passes. The size that matters was chosen on 16 splits of PACS with features of a
-pretrained network (gains less three errors, within classes: at least 1 point in 13) and on data
-without contexts: its single styles, made-up features, and clothes (mostly less)."""
+"""That the gain is no larger than what is demanded must be refuted by so many standard errors, over
+the same samples, and so must be that a short training is as good in unusual groups as in usual
+ones: by chance one in 700 passes. The size that matters was chosen on 16 splits of PACS with
+features of a pretrained network (gains less three errors, within classes: at least 1 point in
+13) and on data without contexts: its single styles, made-up features, and clothes (mostly less)."""
 
 CHANCE = 1e-3
 """Contexts are associated with the class if independent ones would look so with a smaller
@@ -51,12 +46,14 @@ little about a group.
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found in one way, and whether it is believed.
+    """What one finder proposed, and whether it is believed.
 
     Attributes:
-        method: The way: ``"pooled"``, ``"within"`` or ``"early"``.
+        method: The finder: ``"pooled"``, ``"within"``, ``"early"``, ``"given"`` for contexts of
+            your own, or another.
         number: How many contexts it found.
-        stability: How well contexts by two random halves of the features agree, 1 if fully.
+        stability: How well contexts by two random halves of the features agree, 1 if fully; NaN if
+            they do not come from the features.
         association: Cramér's V of context and class: 0 if independent, 1 if one follows from the
             other.
         usual: Held-out accuracy of a short training in usual groups; NaN where it was not measured.
@@ -92,17 +89,22 @@ def confirm(
     y: IndexArray,
     context: IndexArray,
     *,
+    demands: Demands = DEFAULT_DEMANDS,
     counts: NDArray[np.int64] | None = None,
     seed: int = 0,
 ) -> Trial:
     """Check contexts that are stable; the first check that fails is the reason.
 
     Args:
-        method: The way in which they were found.
-        stability: How well contexts by halves of the features agree.
+        method: The finder that proposed them.
+        stability: How well contexts by halves of the features agree; NaN if they do not come from
+            the features.
         z: Standardised features of the samples to judge by, shape (m, p).
         y: Their classes, shape (m,).
         context: Their contexts, shape (m,).
+        demands: What is asked of contexts by this finder. Where class and context are independent,
+            features that hold nothing of the class but its context leave any training at chance:
+            then nothing is gained.
         counts: Samples of each class in each context, of all data, shape (classes, contexts); by
             default these are all.
         seed: Seed of the halvings.
@@ -113,22 +115,35 @@ def confirm(
         return replace(trial, reason="they are all one")
     association, chance = cramers_v(counts)
     unusual = ~usual_groups(counts)[y, context]
-    trial = replace(
-        trial, association=association, reason=_objection(counts, association, chance, unusual)
-    )
-    if trial.reason:
-        return trial
-    # All that a short training gets wrong counts as one group: that a longer training is better in
-    # each of these groups follows from how they were made, and says nothing of contexts.
-    share = average_shares(
-        unusual.astype(np.intp) if method == "early" else y * counts.shape[1] + context
-    )
-    least = LEAST_GAIN_WITHIN if method == "within" else LEAST_GAIN
-    plain, balanced = _short_trainings(z, y, context, counts, share, least, seed)
+    trial = replace(trial, association=association)
+    if objection := _objection(counts, association, chance, unusual):
+        return replace(trial, reason=objection)
+    group = y * counts.shape[1] + context
+    if demands.errors_are_one_group:
+        group = unusual.astype(np.intp)
+    share = average_shares(group)
+    plain, balanced = _short_trainings(z, y, context, counts, share, demands.gain, seed)
     # The shortest is too short: there anything seems to help
     best = int(np.argmax(((balanced - plain) @ share)[:-1]))
-    before, after = plain[best], balanced[best]
-    trial = replace(
+    trial = _with_figures(trial, plain[best], balanced[best], share, unusual)
+    averaged = "averaged over groups"
+    if demands.errors_are_one_group:
+        averaged = "averaged over usual and unusual groups"
+    objection = _not_misled(trial, plain[best], unusual) or _no_gain(trial, demands.gain, averaged)
+    if objection:
+        return replace(trial, reason=objection)
+    return replace(trial, accepted=True, reason=_why_accepted(trial, averaged))
+
+
+def _with_figures(
+    trial: Trial,
+    before: FloatArray,
+    after: FloatArray,
+    share: FloatArray,
+    unusual: NDArray[np.bool_],
+) -> Trial:
+    """Add what a short training gets right, plain and with equal groups, to a trial."""
+    return replace(
         trial,
         usual=float(before[~unusual].mean()),
         unusual=float(before[unusual].mean()),
@@ -137,35 +152,43 @@ def confirm(
         gain=float((after - before) @ share),
         gain_error=_standard_error(after - before, share, unusual),
     )
-    misled_error = float(
-        np.sqrt(sum(before[part].var() / part.sum() for part in (unusual, ~unusual)))
+
+
+def _not_misled(trial: Trial, right: FloatArray, unusual: NDArray[np.bool_]) -> str:
+    """Say that a short training is as good in unusual groups as in usual ones; empty if not."""
+    variances = (right[part].var() / part.sum() for part in (unusual, ~unusual))
+    error = float(np.sqrt(sum(variances)))
+    if trial.usual - trial.unusual >= ERRORS_SURE * error:
+        return ""
+    return (
+        f"a short training is not misled by them: it gets {100 * trial.unusual:.0f} % right in"
+        f" unusual groups and {100 * trial.usual:.0f} % in usual"
     )
+
+
+def _no_gain(trial: Trial, least: float, averaged: str) -> str:
+    """Say that drawing all groups equally often does not surely help; empty if it does."""
     needed = least + ERRORS_SURE * trial.gain_error
-    averaged = f"averaged over {'usual and unusual ' if method == 'early' else ''}groups"
-    if trial.usual - trial.unusual < ERRORS_SURE * misled_error:
-        reason = (
-            f"a short training is not misled by them: it gets {100 * trial.unusual:.0f} % right in"
-            f" unusual groups and {100 * trial.usual:.0f} % in usual"
-        )
-    elif trial.gain < needed:
-        reason = (
-            f"balancing them changes the held-out accuracy, {averaged}, by {100 * trial.gain:+.1f}"
-            f" ± {100 * trial.gain_error:.1f} points, and {100 * needed:.1f} are needed"
-        )
-    else:
-        return replace(
-            trial,
-            accepted=True,
-            reason=(
-                f"halves of the features agree on them ({stability:.2f}), they go with the class"
-                f" (Cramér's V {association:.2f}), a short training is misled by them"
-                f" ({100 * trial.usual:.0f} % of held-out samples right in usual groups,"
-                f" {100 * trial.unusual:.0f} % in unusual), and drawing all groups equally often"
-                f" helps ({averaged}, {100 * trial.balanced_average:.0f} % instead of"
-                f" {100 * trial.average:.0f} %)"
-            ),
-        )
-    return replace(trial, reason=reason)
+    if trial.gain >= needed:
+        return ""
+    return (
+        f"balancing them changes the held-out accuracy, {averaged}, by {100 * trial.gain:+.1f}"
+        f" ± {100 * trial.gain_error:.1f} points, and {100 * needed:.1f} are needed"
+    )
+
+
+def _why_accepted(trial: Trial, averaged: str) -> str:
+    """Say why contexts are believed, as the end of a sentence."""
+    found = f"halves of the features agree on them ({trial.stability:.2f}), they go"
+    if np.isnan(trial.stability):
+        found = "they go"
+    return (
+        f"{found} with the class (Cramér's V {trial.association:.2f}), a short training is misled"
+        f" by them ({100 * trial.usual:.0f} % of held-out samples right in usual groups,"
+        f" {100 * trial.unusual:.0f} % in unusual), and drawing all groups equally often helps"
+        f" ({averaged}, {100 * trial.balanced_average:.0f} % instead of"
+        f" {100 * trial.average:.0f} %)"
+    )
 
 
 def _objection(

@@ -4,30 +4,36 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import adjusted_rand_score
 
-from pfdl._internal.validation import check_choice, check_count, check_number
-from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
-from pfdl.contexts.candidates import (
-    LEAST_FEATURES,
-    SETTLED,
-    Candidate,
-    find_clusters,
-    rows_to_cluster,
-    stratified_rows,
-    train_shortly,
-)
-from pfdl.contexts.clusters import PooledClusters, WithinClusters
+from pfdl._internal.validation import check_count, check_number
+from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers, group_table
 from pfdl.contexts.confirmation import Trial, confirm
-from pfdl.contexts.probe import one_thread
+from pfdl.contexts.early import HALVINGS
+from pfdl.contexts.finders import (
+    AUTO,
+    Demands,
+    Finder,
+    Proposal,
+    automatic_finders,
+    check_settings_of,
+    get_finder,
+    propose,
+    reads_logits,
+    takes,
+)
 from pfdl.contexts.ridge import CONSTANT
+from pfdl.contexts.sampling import stratified_rows
 from pfdl.contexts.sources import Describe, Features, open_features
 
-METHODS = ("auto", "pooled", "within", "early")
+GIVEN = "given"
+"""What a user's own contexts are called beside the finders."""
 
 MOST_SAMPLES = 20_000
 """Contexts are found and judged by so many samples; what is held in memory does not grow beyond
@@ -37,21 +43,13 @@ them.
 MOST_FEATURES = 512
 """Of more features so many are drawn: a context that moves many features is seen in these too."""
 
-LEAST_AGREEMENT = {"pooled": SETTLED, "within": 0.5, "early": 0.8}
-"""Halves of the features must agree at least so well. Clusters over all classes may be classes that
-look alike; they count only where they are clearly apart. 0.5 is halfway between chance and full
-agreement."""
-
 LEAST_CLASS = 10
 """At least two classes must have so many samples."""
 
-UNCHECKED = "nothing was checked"
+LEAST_FEATURES = 4
+"""With fewer, halves of the features cannot confirm each other."""
 
-_NAMES = {
-    "pooled": "clusters over all classes",
-    "within": "clusters within classes",
-    "early": "the classes that a short training predicts",
-}
+UNCHECKED = "nothing was checked"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +59,12 @@ class InferredContexts:
     Attributes:
         contexts: The context of each sample, shape (n,), from 0; all 0 where no contexts were
             confirmed.
-        method: The way in which they were found, or ``"none"``.
+        method: The finder that proposed them, ``"given"`` for your own, or ``"none"``.
         sentence: What was tried, what was found and why it is believed, for a person to read.
-        tried: One entry for each way that was tried.
-        draws: For contexts by a network's outputs, how often each sample is drawn relative to the
-            others, shape (n,), by the method's own rule:
-            ``torch.utils.data.WeightedRandomSampler(found.draws, len(found.draws))``.
+        tried: One entry for each finder that was tried.
+        draws: For a finder that says so, how often each sample is drawn relative to the others,
+            shape (n,): ``torch.utils.data.WeightedRandomSampler(found.draws, len(found.draws))``.
+            None to draw all groups equally often.
     """
 
     contexts: IndexArray
@@ -87,51 +85,22 @@ class InferredContexts:
         return {"number": self.number, "method": self.method, "sentence": self.sentence}
 
 
-def infer_contexts(
-    features: Any,
-    labels: Any = None,
-    *,
-    method: Literal["auto", "pooled", "within", "early"] = "auto",
-    num_contexts: int | None = None,
-    confirmation: float = 0.5,
-    describe: Describe | None = None,
-    seed: int = 0,
-) -> IndexArray:
+def infer_contexts(features: Any, labels: Any = None, **settings: Any) -> IndexArray:
     """Infer the context of each sample from features or images and class labels alone.
 
-    Contexts count only if they can be confirmed: random halves of the features agree on them, they
-    go with the class, a short training is misled by them, and one that draws their groups equally
-    often does better on held-out samples. Otherwise all samples are in one context, and balancing
-    changes nothing. :func:`pfdl.contexts.find_contexts` says why.
-
-    Give features of a pretrained network, or images, which are described by
-    :func:`pfdl.image_statistics`. Features of a network that was trained on these labels are no
-    good: within a class they soon say more of the object than of the context. What is in memory at
-    a time is a block of samples and a sample of 20,000, whatever n is.
+    It returns the ``contexts`` of :func:`pfdl.contexts.find_contexts`, which takes the same
+    arguments and also says what was tried and why the result is believed.
 
     Args:
         features: Features, shape (n, p); or images, shape (n, channels, height, width); or a
-            ``Dataset`` or ``DataLoader`` of (features or image, label, …). A loader's order does
-            not matter: contexts come in the order of its dataset.
-        labels: The classes, shape (n,), numbers or names, or one-hot rows; not needed if the
-            dataset gives them.
-        method: ``"pooled"``, clusters over all samples; ``"within"``, groups within classes of what
-            features predict of each other; ``"early"``, the class that a short training predicts;
-            or ``"auto"``: the first of these that is confirmed.
-        num_contexts: Number of clusters; by default that of 2 to 12 on which halves of the features
-            agree best, or a larger one that passes the checks, too. Only clusters are tried if it
-            is given.
-        confirmation: How well halves of the features must agree, 0 to 1: the adjusted Rand index of
-            clusters, or of what a short training gets wrong the share on which both halves give the
-            same wrong class. At least 0.95 is needed of clusters over all samples, 0.5 of groups
-            within classes and 0.8 of a short training; a larger value raises these. With 0 nothing
-            is checked and the most stable contexts are returned.
-        describe: From a batch of images to features, shape (n, p), for instance a pretrained
-            network.
-        seed: Seed of samples, halves and clusters.
+            ``Dataset`` or ``DataLoader`` of (features or image, label, …).
+        labels: The classes, shape (n,); not needed if the dataset gives them.
+        **settings: Those of :func:`pfdl.contexts.find_contexts`: ``method``, ``num_contexts``,
+            ``confirmation``, ``describe``, ``seed``.
 
     Returns:
-        The context of each sample, shape (n,), numbered from 0.
+        The context of each sample, shape (n,), numbered from 0; all 0 where no contexts were
+        confirmed: then balancing changes nothing.
 
     Raises:
         TypeError, ValueError: If the arrays do not fit or a setting is out of range.
@@ -149,64 +118,178 @@ def infer_contexts(
         >>> bool(abs(np.corrcoef(found, true)[0, 1]) > 0.95)
         True
     """
-    return find_contexts(
-        features,
-        labels,
-        method=method,
-        num_contexts=num_contexts,
-        confirmation=confirmation,
-        describe=describe,
-        seed=seed,
-    ).contexts
+    return find_contexts(features, labels, **settings).contexts
 
 
 def find_contexts(
     features: Any,
     labels: Any = None,
     *,
-    method: str = "auto",
+    method: str = AUTO,
+    contexts: Any = None,
     num_contexts: int | None = None,
     confirmation: float = 0.5,
     describe: Describe | None = None,
     seed: int = 0,
+    **settings: Any,
 ) -> InferredContexts:
-    """Infer contexts as :func:`infer_contexts` does, and say what was tried and why the result is
-    believed.
+    """Find contexts, or judge contexts of your own, and say why they are believed or not.
 
-    The arguments are those of :func:`infer_contexts`.
+    Contexts count only if they can be confirmed: random halves of the features agree on them, they
+    go with the class, a short training is misled by them, and one that draws their groups equally
+    often does better on held-out samples. Otherwise all samples are in one context, and balancing
+    changes nothing.
+
+    Give features of a pretrained network, or images, which are described by
+    :func:`pfdl.image_statistics`. Features of a network that was trained on these labels are no
+    good: within a class they soon say more of the object than of the context. What is in memory at
+    a time is a block of samples and a sample of 20,000, whatever n is.
+
+    Args:
+        features: Features, shape (n, p); or images, shape (n, channels, height, width); or a
+            ``Dataset`` or ``DataLoader`` of (features or image, label, …). A loader's order does
+            not matter: contexts come in the order of its dataset. For the finders that read them
+            (``"jtt"``, ``"spare"``, ``"eiil"``), logits of a first network.
+        labels: The classes, shape (n,), numbers or names, or one-hot rows; not needed if the
+            dataset gives them.
+        method: ``"pooled"``, clusters over all samples; ``"within"``, groups within classes of what
+            features predict of each other; ``"early"``, the class that a short training predicts;
+            ``"auto"``, the first of these that is confirmed; or another name of
+            :func:`pfdl.contexts.list_contexts`.
+        contexts: Your own contexts, shape (n,), numbers or names: they are judged in place of
+            what a finder proposes, by the same checks but for the agreement of halves.
+        num_contexts: Number of clusters; by default that of 2 to 12 on which halves of the features
+            agree best, or a larger one that passes the checks, too. Only clusters are tried if it
+            is given.
+        confirmation: How well halves of the features must agree, 0 to 1: the adjusted Rand index of
+            clusters, or of what a short training gets wrong the share on which both halves give the
+            same wrong class. At least 0.95 is needed of clusters over all samples, 0.5 of groups
+            within classes and 0.8 of a short training; a larger value raises these. With 0 nothing
+            is checked and the most stable contexts are returned.
+        describe: From a batch of images to features, shape (n, p), for instance a pretrained
+            network.
+        seed: Seed of samples, halves and clusters.
+        **settings: Settings of the finder that ``method`` names.
 
     Returns:
-        The contexts with a sentence and one record for each way that was tried.
+        The contexts with a sentence and one record for each finder that was tried.
+
+    Raises:
+        TypeError, ValueError: If the arrays do not fit or a setting is out of range.
     """
-    check_choice("method", method, METHODS)
     check_count("seed", seed, 0)
     check_number("confirmation", confirmation, maximum=1)
+    check_settings_of(method, settings)
+    if reads_logits(method):
+        return _take_unchecked(method, features, labels, seed, settings)
     source = open_features(features, labels, describe, seed)
+    names = [method] if method != AUTO else list(automatic_finders())
     if num_contexts is not None:
-        check_count("num_contexts", num_contexts, 1)
-        if num_contexts > len(source):
-            raise ValueError(
-                f"num_contexts is {num_contexts}, but there are only {len(source)} samples."
-            )
-        if method == "early":
-            raise ValueError(
-                f"num_contexts is {num_contexts}, but method 'early' finds its own number; leave it"
-                " out."
-            )
-    search_in = _Search.of(source, num_contexts, confirmation, seed)
-    if isinstance(search_in, str):
-        return _one_context(source, search_in)
-    outcomes = search_in.try_all(method, num_contexts)
-    trials = tuple(trial for trial, _ in outcomes)
+        names = _finders_of_a_number(names, num_contexts, len(source))
+    if obstacle := _obstacle(source.labels, num_contexts):
+        return _one_context(source, obstacle)
+    sample = Sample.draw(source, seed)
+    if sample.z.shape[1] < LEAST_FEATURES:
+        return _one_context(
+            source,
+            f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each"
+            " other",
+        )
+    judge = Judge(sample, confirmation, seed)
+    if contexts is not None:
+        return _describe_outcomes(source, [judge.judge(GIVEN, _given(contexts, source))])
+    offered = (
+        {"seed": seed} if num_contexts is None else {"seed": seed, "num_contexts": num_contexts}
+    )
+    outcomes: list[Outcome] = []
+    for name in names:
+        outcomes.append(judge.try_finder(name, get_finder(name), offered, settings))
+        if confirmation and outcomes[-1].trial.accepted:
+            break
+    return _describe_outcomes(source, outcomes)
+
+
+def _take_unchecked(
+    method: str, logits: Any, labels: Any, seed: int, settings: Mapping[str, Any]
+) -> InferredContexts:
+    """Return contexts from logits as they are: nothing is checked, as in the papers."""
+    (proposal,) = propose(get_finder(method), logits, labels, {"seed": seed}, settings)
+    return InferredContexts(proposal.contexts, method, proposal.sentence, draws=proposal.draws)
+
+
+def _finders_of_a_number(names: list[str], number: int, samples: int) -> list[str]:
+    """Return the finders that can be asked for a number of contexts.
+
+    Raises:
+        ValueError: If the number cannot be used, or none of them can.
+    """
+    check_count("num_contexts", number, 1)
+    if number > samples:
+        raise ValueError(f"num_contexts is {number}, but there are only {samples} samples.")
+    able = [name for name in names if takes(get_finder(name), "num_contexts")]
+    if not able:
+        raise ValueError(
+            f"num_contexts is {number}, but method {names[0]!r} finds its own number; leave it out."
+        )
+    return able
+
+
+def _obstacle(labels: IndexArray, number: int | None) -> str:
+    """Say what stands in the way of any context; empty if nothing does."""
+    if number == 1:
+        return "one context was asked for"
+    sizes = np.bincount(labels)
+    if int((sizes > 0).sum()) < 2:
+        return "there is one class only, which nothing can be associated with"
+    if int((sizes >= LEAST_CLASS).sum()) < 2:
+        return f"fewer than two classes have {LEAST_CLASS} samples"
+    return ""
+
+
+def _given(contexts: Any, source: Features) -> Proposal:
+    """Return a user's own contexts as what is proposed for all samples.
+
+    Raises:
+        ValueError: If there is not one per sample.
+    """
+    numbers = as_numbers("contexts", contexts).astype(np.intp)
+    if len(numbers) != len(source):
+        raise ValueError(
+            f"there are {len(source)} samples and {len(numbers)} contexts; give one context per"
+            " sample."
+        )
+    return Proposal(numbers, "Your own.", stability=float("nan"), demands=Demands(agreement=None))
+
+
+class Outcome(NamedTuple):
+    """What was proposed, for all samples, and what the checks say of it."""
+
+    trial: Trial
+    contexts: IndexArray
+    proposal: Proposal
+
+
+def _describe_outcomes(source: Features, outcomes: list[Outcome]) -> InferredContexts:
+    """Return the accepted contexts that are most stable, or one context, with a sentence."""
+    trials = tuple(outcome.trial for outcome in outcomes)
     rejected = [
-        f"Rejected {_NAMES[trial.method]}: {trial.reason}" for trial in trials if not trial.accepted
+        f"Rejected {_as_phrase(outcome)}: {outcome.trial.reason}"
+        for outcome in outcomes
+        if not outcome.trial.accepted
     ]
-    believed = [outcome for outcome in outcomes if outcome[0].accepted]
-    if not believed:
+    accepted = [outcome for outcome in outcomes if outcome.trial.accepted]
+    if not accepted:
         return _one_context(source, ". ".join(["no contexts were confirmed", *rejected]), trials)
-    best, found = max(believed, key=lambda outcome: outcome[0].stability)
-    accepted = f"Found {best.number} contexts, {_NAMES[best.method]}: {best.reason}"
-    return InferredContexts(found, best.method, ". ".join([accepted, *rejected]) + ".", trials)
+    best = max(accepted, key=lambda outcome: outcome.trial.stability)
+    found = f"Found {best.trial.number} contexts, {_as_phrase(best)}: {best.trial.reason}"
+    sentence = ". ".join([found, *rejected]) + "."
+    return InferredContexts(best.contexts, best.trial.method, sentence, trials, best.proposal.draws)
+
+
+def _as_phrase(outcome: Outcome) -> str:
+    """Return what contexts are, as it stands within a sentence."""
+    sentence = outcome.proposal.sentence.rstrip(".") or f"By {outcome.trial.method}"
+    return sentence[0].lower() + sentence[1:]
 
 
 def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> InferredContexts:
@@ -216,9 +299,15 @@ def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> I
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
-    """A bounded sample of the data, standardised, in which contexts are found, and how they must be
-    confirmed.
+class Sample:
+    """A bounded sample of the data, standardised, in which contexts are found.
+
+    Attributes:
+        source: All of the data.
+        rows: The samples that were drawn, sorted.
+        scale: How features are standardised.
+        z: The standardised features of these samples, shape (m, p).
+        y: Their classes, shape (m,).
     """
 
     source: Features
@@ -226,133 +315,155 @@ class _Search:
     scale: _Standardisation
     z: FloatArray
     y: IndexArray
+
+    @classmethod
+    def draw(cls, source: Features, seed: int) -> Sample:
+        """Draw and standardise the sample, the same number of every class as far as it goes."""
+        rng = np.random.default_rng(seed)
+        rows = stratified_rows(source.labels, MOST_SAMPLES, rng)
+        drawn = source.take(rows)
+        scale = _Standardisation(drawn, rng)
+        return cls(source, rows, scale, scale(drawn), source.labels[rows])
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether the sample is all of the data."""
+        return len(self.rows) == len(self.source)
+
+    def assign_all(self, proposal: Proposal) -> IndexArray:
+        """Return the context of each sample of the data, numbered from 0 without gaps, by a pass
+        over the data if contexts are proposed for the sample alone.
+
+        Raises:
+            ValueError: If a pass is needed and the proposal cannot say of other samples.
+        """
+        contexts = proposal.contexts
+        if len(contexts) < len(self.source):
+            contexts = self._assign_others(proposal)
+        return np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
+
+    def _assign_others(self, proposal: Proposal) -> IndexArray:
+        if proposal.assign is None:
+            raise ValueError(
+                f"the finder gave contexts of {len(self.rows)} of {len(self.source)} samples; for"
+                " more than that it must return a Proposal with assign=..., the rule for others."
+            )
+        parts = []
+        start = 0
+        for block in self.source.blocks():
+            labels = self.source.labels[start : start + len(block)]
+            parts.append(proposal.assign(self.scale(block), labels))
+            start += len(block)
+        contexts = np.concatenate(parts)
+        contexts[self.rows] = proposal.contexts
+        return contexts
+
+    def rows_to_judge(self, contexts: IndexArray, seed: int) -> tuple[IndexArray, FloatArray]:
+        """Return samples that hold enough of every group, rare or not, and their features."""
+        if self.is_all:
+            return self.rows, self.z
+        rng = np.random.default_rng((seed, 1))
+        groups = self.source.labels * (int(contexts.max()) + 1) + contexts
+        rows = stratified_rows(groups, MOST_SAMPLES, rng)
+        return rows, self.scale(self.source.take(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Put what finders propose through the checks.
+
+    Attributes:
+        sample: The samples that contexts are found in.
+        confirmation: How well halves of the features must agree at least; 0 to check nothing.
+        seed: Seed of draws and halves.
+    """
+
+    sample: Sample
     confirmation: float
     seed: int
 
-    @classmethod
-    def of(
-        cls, source: Features, number: int | None, confirmation: float, seed: int
-    ) -> _Search | str:
-        """Draw and standardise the sample, or say what stands in the way of any context."""
-        labels = source.labels
-        rng = np.random.default_rng(seed)
-        if number == 1:
-            return "one context was asked for"
-        sizes = np.bincount(labels)
-        if int((sizes > 0).sum()) < 2:
-            return "there is one class only, which nothing can be associated with"
-        if int((sizes >= LEAST_CLASS).sum()) < 2:
-            return f"fewer than two classes have {LEAST_CLASS} samples"
-        rows = stratified_rows(labels, MOST_SAMPLES, rng)
-        drawn = source.take(rows)
-        scale = _Standardisation(drawn, rng)
-        if scale.features < LEAST_FEATURES:
-            return (
-                f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm"
-                " each other"
-            )
-        return cls(source, rows, scale, scale(drawn), labels[rows], confirmation, seed)
+    def try_finder(
+        self,
+        name: str,
+        finder: Finder,
+        offered: Mapping[str, Any],
+        settings: Mapping[str, Any],
+    ) -> Outcome:
+        """Run a finder and judge what it proposes.
 
-    def try_all(self, method: str, number: int | None) -> list[tuple[Trial, IndexArray]]:
-        """Try the ways that a method asks for: clusters, and where none is believed what a short
-        training predicts.
+        The first proposal alone decides whether there are contexts: of many, one would pass by
+        chance. What balances the parts of a context balances the context, too; so of the others,
+        which come with the largest number first, the first that passes the same checks is taken.
         """
-        trained = train_shortly(self.z, self.y, self.seed)
-        outcomes: list[tuple[Trial, IndexArray]] = []
-        for kind in (PooledClusters, WithinClusters):
-            if method in ("auto", kind.name) and not self._settled(outcomes):
-                rows = rows_to_cluster(
-                    self.y, np.flatnonzero(trained.held_out != self.y), self.seed
-                )
-                z, y, least = self.z[rows], self.y[rows], self.needed(kind.name)
-                found = find_clusters(kind, z, y, number=number, least=least, seed=self.seed)
-                outcomes.append(self.judge_numbers(found))
-        if method == "early" or (
-            method == "auto" and number is None and not self._settled(outcomes)
-        ):
-            outcomes.append(self.judge(trained))
-        return outcomes
+        offered = dict(offered) if self.confirmation else {**offered, "least_agreement": 0.0}
+        run = partial(propose, finder, offered=offered, settings=settings)
+        proposals = run(self.sample.z, self.sample.y)
+        first = self.judge(name, next(proposals), run)
+        if not self.confirmation or not first.trial.accepted:
+            return first
+        for proposal in proposals:
+            larger = self.judge(name, proposal, run)
+            if larger.trial.accepted:
+                return larger
+        return first
 
-    def _settled(self, outcomes: list[tuple[Trial, IndexArray]]) -> bool:
-        """Return whether no further way is needed."""
-        return bool(self.confirmation) and any(trial.accepted for trial, _ in outcomes)
-
-    def judge_numbers(self, found: Iterator[Candidate]) -> tuple[Trial, IndexArray]:
-        """Judge the best number of clusters, and if it is believed take the largest that passes the
-        same checks.
-
-        One number alone decides whether there are contexts: of many, one would pass by chance. What
-        balances the parts of a context balances the context, too; so of those that pass the largest
-        is taken.
-        """
-        with one_thread():
-            best = next(found)
-        outcome = self.judge(best)
-        if outcome[0].accepted:
-            with one_thread():
-                larger = list(found)
-            for candidate in larger:
-                own = candidate.assign(self.z, self.y)
-                trial = confirm(
-                    candidate.method, candidate.stability, self.z, self.y, own, seed=self.seed
-                )
-                if trial.accepted:
-                    return trial, self._assign(candidate)
-        return outcome
-
-    def needed(self, method: str) -> float:
-        """Return how well halves of the features must agree."""
-        return max(self.confirmation, LEAST_AGREEMENT[method]) if self.confirmation else 0.0
-
-    def judge(self, candidate: Candidate) -> tuple[Trial, IndexArray]:
+    def judge(
+        self, name: str, proposal: Proposal, run: Callable[..., Iterator[Proposal]] | None = None
+    ) -> Outcome:
         """Assign all samples and check the contexts; what is unstable needs no pass over the
         data.
+
+        Args:
+            name: What the finder is called.
+            proposal: What it proposes.
+            run: The finder, to measure the agreement of halves if the proposal does not state it.
         """
-        labels, method, stability = self.source.labels, candidate.method, candidate.stability
-        if self.confirmation and stability < self.needed(method):
-            reason = (
-                f"halves of the features agree too little ({stability:.2f};"
-                f" {self.needed(method):.2f} is needed)"
-            )
-            return Trial(method, 0, stability, reason=reason), np.zeros(len(labels), dtype=np.intp)
-        contexts = self._assign(candidate)
+        demands, stability = proposal.demands, proposal.stability
+        if stability is None:
+            stability = self._agreement_of_halves(run) if run is not None else float("nan")
+        if self.confirmation and demands.agreement is not None:
+            needed = max(self.confirmation, demands.agreement)
+            if stability < needed:
+                reason = (
+                    f"halves of the features agree too little ({stability:.2f}; {needed:.2f} is"
+                    " needed)"
+                )
+                none = np.zeros(len(self.sample.source), dtype=np.intp)
+                return Outcome(Trial(name, 0, stability, reason=reason), none, proposal)
+        contexts = self.sample.assign_all(proposal)
+        labels = self.sample.source.labels
         counts = group_table(labels, contexts)
         if not self.confirmation:
-            return (
-                Trial(method, counts.shape[1], stability, accepted=True, reason=UNCHECKED),
-                contexts,
-            )
-        rows, z = self.rows, self.z
-        if len(rows) < len(labels):  # samples that hold enough of every group, rare or not
-            rng = np.random.default_rng((self.seed, 1))
-            rows = stratified_rows(labels * counts.shape[1] + contexts, MOST_SAMPLES, rng)
-            z = self.scale(self.source.take(rows))
-        return (
-            confirm(
-                method, stability, z, labels[rows], contexts[rows], counts=counts, seed=self.seed
-            ),
-            contexts,
+            trial = Trial(name, counts.shape[1], stability, accepted=True, reason=UNCHECKED)
+            return Outcome(trial, contexts, proposal)
+        rows, z = self.sample.rows_to_judge(contexts, self.seed)
+        trial = confirm(
+            name,
+            stability,
+            z,
+            labels[rows],
+            contexts[rows],
+            demands=demands,
+            counts=counts,
+            seed=self.seed,
         )
+        return Outcome(trial, contexts, proposal)
 
-    def _assign(self, candidate: Candidate) -> IndexArray:
-        """Return the contexts of all samples, by a pass over the data if the sample is not all of
-        them.
+    def _agreement_of_halves(self, run: Callable[..., Iterator[Proposal]]) -> float:
+        """Return the adjusted Rand index within classes of what a finder proposes from random
+        halves of the features.
         """
-        assigned = (
-            candidate.assign(self.z, self.y) if candidate.held_out is None else candidate.held_out
-        )
-        if len(self.rows) < len(self.source):
-            own, parts, start = assigned, [], 0
-            for block in self.source.blocks():
-                parts.append(
-                    candidate.assign(
-                        self.scale(block), self.source.labels[start : start + len(block)]
-                    )
-                )
-                start += len(block)
-            assigned = np.concatenate(parts)
-            assigned[self.rows] = own
-        return np.unique(assigned, return_inverse=True)[1].reshape(-1).astype(np.intp)
+        z, y = self.sample.z, self.sample.y
+        rng = np.random.default_rng((self.seed, 2))
+        agreement = []
+        for _ in range(HALVINGS):
+            first, second = np.array_split(rng.permutation(z.shape[1]), 2)
+            one = next(run(z[:, first], y)).contexts
+            other = next(run(z[:, second], y)).contexts
+            agreement += [
+                adjusted_rand_score(one[y == label], other[y == label]) for label in np.unique(y)
+            ]
+        return float(np.mean(agreement))
 
 
 class _Standardisation:

@@ -9,7 +9,6 @@ validation samples whose groups are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from pfdl._internal.validation import check_count, check_number
 from pfdl.contexts._arrays import IndexArray, as_array, as_classes, as_numbers
-from pfdl.contexts.inference import InferredContexts
+from pfdl.contexts.finders import Proposal
 from pfdl.contexts.probe import equal_groups
 from pfdl.contexts.sources import ArrayFeatures
 
@@ -32,7 +31,7 @@ CONFIDENT = 0.95
 """From this probability on a context counts as known in the second fit."""
 
 
-def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredContexts:
+def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> Proposal:
     """Split the samples into those that the network gets right, context 0, and wrong, context 1
     (Liu et al., 2021).
 
@@ -61,12 +60,12 @@ def find_by_jtt(logits: Any, labels: Any, *, upweight: int = 20) -> InferredCont
         f"The network gets {int(wrong.sum())} of {len(y)} samples wrong; each is added {upweight}"
         " times."
     )
-    return InferredContexts(wrong.astype(np.intp), "jtt", sentence, draws=1.0 + upweight * wrong)
+    return Proposal(wrong.astype(np.intp), sentence, draws=1.0 + upweight * wrong)
 
 
 def find_by_spare(
     logits: Any, labels: Any, *, clusters: int | None = None, power: float = 2.0, seed: int = 0
-) -> InferredContexts:
+) -> Proposal:
     """Cluster the logits within each class by k-means (Yang et al., 2024).
 
     A sample of a cluster of n_c samples is drawn in proportion to 1/n_c, or 1/n_c^power in classes
@@ -112,12 +111,12 @@ def find_by_spare(
         contexts[mine] = number + cluster
         number += int(cluster.max()) + 1
     sentence = f"{number} clusters of logits, which in {unclear} classes are not clearly apart."
-    return InferredContexts(contexts, "spare", sentence, draws=draws * len(y) / len(np.unique(y)))
+    return Proposal(contexts, sentence, draws=draws * len(y) / len(np.unique(y)))
 
 
 def find_by_eiil(
     logits: Any, labels: Any, *, steps: int = 20_000, learning_rate: float = 0.01, seed: int = 0
-) -> InferredContexts:
+) -> Proposal:
     """Split the samples into two environments between which the network is least invariant (Creager
     et al., 2021).
 
@@ -152,12 +151,12 @@ def find_by_eiil(
     contexts: IndexArray = (scores.detach() > 0).numpy().astype(np.intp)
     sizes = np.bincount(contexts, minlength=2)
     sentence = f"Two environments of {sizes[0]} and {sizes[1]} samples."
-    return InferredContexts(contexts, "eiil", sentence, draws=len(y) / 2 / sizes[contexts])
+    return Proposal(contexts, sentence, draws=len(y) / 2 / sizes[contexts])
 
 
 def spread_contexts(
     features: Any, labels: Any, *, known_features: Any, known_labels: Any, known_contexts: Any
-) -> InferredContexts:
+) -> Proposal:
     """Infer contexts from some samples whose contexts are known, after SSA.
 
     SSA (spread spurious attribute; Nam et al., 2022) trains a network to tell the contexts; this
@@ -211,15 +210,7 @@ def spread_contexts(
         f"The contexts of {len(context)} samples were spread to {len(x)};"
         f" {known.sum() - len(context)} are sure."
     )
-    return InferredContexts(believed[len(context) :].astype(np.intp), "spread", sentence)
-
-
-NETWORK_METHODS: dict[str, Callable[..., InferredContexts]] = {
-    "jtt": find_by_jtt,
-    "spare": find_by_spare,
-    "eiil": find_by_eiil,
-}
-"""The published ways from a network's logits to contexts, by name."""
+    return Proposal(believed[len(context) :].astype(np.intp), sentence)
 
 
 def _labels(labels: Any) -> NDArray[np.int64]:

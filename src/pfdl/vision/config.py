@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pfdl._internal.settings import check_settings, setting
@@ -49,13 +49,13 @@ class TrainingConfig:
         contexts: What training may know of contexts: hidden, known (from the data) or inferred
             (found in the training images). Some objectives need one of the latter two. Where the
             data has them for validation images alone, known serves to select by worst-group.
-        infer_by: How contexts are inferred: auto tries all of pooled, within (clusters) and early
-            (as SPARE does). jtt, spare and eiil are the published methods: a first network is
-            trained by plain risk minimisation, contexts follow from its logits, unchecked, and with
-            the sampler shuffle the second training draws images by the method's own rule.
-        infer_epochs: Epochs of that first network.
-        infer_upweight: With jtt, how often each image that the first network gets wrong is added to
-            the others.
+        infer_by: The finder of contexts, see ``pfdl list contexts``: auto tries pooled, within
+            (clusters) and early in turn. jtt, spare and eiil are the published methods: a first
+            network is trained by plain risk minimisation, contexts follow from its logits,
+            unchecked, and with the sampler shuffle the second training draws images by the method's
+            own rule.
+        infer_settings: Settings of the finder; typed as NAME.SETTING, such as jtt.upweight.
+        infer_epochs: Epochs of the first network, for finders that read logits.
         confirm: Whether inferred contexts are used only if balancing them helps on held-out
             training images; otherwise the most stable ones are used as they are.
         objective_settings: Settings of the objective's parts, by their names; typed as PART.NAME,
@@ -96,9 +96,9 @@ class TrainingConfig:
     backbone: str = setting("resnet18", shown=True, short="-b")
     objective: str = setting("erm", shown=True, short="-O")
     contexts: Literal["hidden", "known", "inferred"] = setting("hidden", shown=True)
-    infer_by: Literal["auto", "pooled", "within", "early", "jtt", "spare", "eiil"] = setting("auto")
+    infer_by: str = setting("auto")
+    infer_settings: Mapping[str, Any] = field(default_factory=dict)
     infer_epochs: int = setting(1, minimum=1)
-    infer_upweight: int = setting(20, minimum=0)
     confirm: bool = setting(True)
     objective_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     image_size: int = setting(64, minimum=1, shown=True)
@@ -123,19 +123,13 @@ class TrainingConfig:
     seed: int = setting(0, minimum=0, shown=True)
 
     def __post_init__(self) -> None:
+        from pfdl.contexts.finders import check_settings_of
         from pfdl.vision.backbones import check_backbone_name
 
         check_settings(self)
         check_backbone_name(self.backbone)
-        for name, value, default in (
-            ("infer_by", self.infer_by, "auto"),
-            ("confirm", self.confirm, True),
-        ):
-            if value != default and self.contexts != "inferred":
-                raise ValueError(
-                    f"{name} is {value!r}, but contexts is {self.contexts!r}; set contexts to"
-                    " 'inferred'."
-                )
+        check_settings_of(self.infer_by, self.infer_settings)
+        self._check_inferring()
         if self.label_smoothing == 1:
             raise ValueError("label_smoothing is 1; it must be below 1.")
         if self.sampler == "shuffle" and self.sampler_power != 1:
@@ -144,25 +138,18 @@ class TrainingConfig:
                 " 'groups'."
             )
 
-    @property
-    def first_network(self) -> TrainingConfig | None:
-        """The config of the first network, whose logits contexts are inferred from; None if there
-        is none.
-        """
-        if self.infer_by not in ("jtt", "spare", "eiil"):
-            return None
-        return replace(
-            self,
-            objective="erm",
-            objective_settings={},
-            contexts="hidden",
-            infer_by="auto",
-            confirm=True,
-            epochs=self.infer_epochs,
-            decay_every=self.decay_every or max(1, self.epochs // 2),
-            sampler="shuffle",
-            sampler_power=1.0,
-        )
+    def _check_inferring(self) -> None:
+        """Refuse settings of inferring where nothing is inferred."""
+        if self.contexts == "inferred":
+            return
+        defaults = {"infer_by": "auto", "infer_settings": {}, "confirm": True}
+        for name, default in defaults.items():
+            value = getattr(self, name)
+            if value != default:
+                raise ValueError(
+                    f"{name} is {value!r}, but contexts is {self.contexts!r}; set contexts to"
+                    " 'inferred'."
+                )
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from torch.utils.data import DataLoader
 from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
 from pfdl._internal.progress import progress_bar
 from pfdl._internal.validation import resolve_device
+from pfdl.contexts.finders import reads_logits
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
@@ -30,6 +30,7 @@ from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.features import embed
+from pfdl.vision.first_network import FirstNetwork, plain_config
 from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
 from pfdl.vision.resume import (
@@ -130,14 +131,22 @@ def train(
         )
         if config.pretrained or config.weights is not None:
             describe = partial(embed, model.backbone, device=resolve_device(device))
-        if (first := config.first_network) is not None:
-            describe = _describe_by_first_network(
-                first, source, manifest, fabric, num_workers, shows
+        first_network = None
+        if reads_logits(config.infer_by):
+            first_network = FirstNetwork(
+                partial(_first_loop, config, source, manifest, fabric, num_workers, shows),
+                shows=shows,
             )
         data = TrainingData(
-            config, source, manifest, num_workers=num_workers, describe=describe, folder=folder
+            config,
+            source,
+            manifest,
+            num_workers=num_workers,
+            describe=describe,
+            first_network=first_network,
+            folder=folder,
         )
-        del describe  # and with it the first network
+        del describe, first_network
         if data.inferred is not None and shows:
             _say(data.inferred.sentence)
             if data.inferred.number == 1:
@@ -248,41 +257,18 @@ def _open_folder(
     return state
 
 
-def _describe_by_first_network(
+def _first_loop(
     config: TrainingConfig,
     source: ContextSource,
     manifest: Manifest,
     fabric: Fabric,
     num_workers: int,
     shows: bool,
-) -> Callable[[Tensor], Tensor]:
-    """Return what gives the logits of a network that is trained when it is first asked; all
-    processes must ask.
-    """
-
-    @cache
-    def first_network() -> Classifier:
-        if shows:
-            _say(f"Training the first network; epochs: {config.epochs}.")
-        torch.manual_seed(config.seed)
-        data = TrainingData(config, source, manifest, num_workers=num_workers)
-        loop = Loop(Classifier(config, len(manifest.classes)), data.train_loader(), fabric)
-        with progress_bar(
-            "training the first network", Console(stderr=True) if shows else None
-        ) as show:
-            while loop.epoch < config.epochs:
-                for _ in loop.train_epoch():
-                    show(*loop.progress)
-                if not math.isfinite(loop.end_epoch()["train_loss"]):
-                    raise ValueError(
-                        "training of the first network diverged; try a smaller learning rate."
-                    )
-        return loop.model.eval()
-
-    def describe(images: Tensor) -> Tensor:
-        network = first_network()
-        with torch.no_grad(), fabric.autocast():
-            logits: Tensor = network(images.to(fabric.device))
-        return logits.float().cpu()
-
-    return describe
+) -> Loop:
+    """Return the training of the first network, from whose logits contexts are found."""
+    plain = plain_config(config)
+    if shows:
+        _say(f"Training the first network; epochs: {plain.epochs}.")
+    torch.manual_seed(plain.seed)
+    data = TrainingData(plain, source, manifest, num_workers=num_workers)
+    return Loop(Classifier(plain, len(manifest.classes)), data.train_loader(), fabric)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,12 @@ from torch.utils.data.distributed import DistributedSampler
 from pfdl._internal.files import read_frame, read_json, write_atomically, write_json
 from pfdl._internal.processes import rank, run_on_first, world_size
 from pfdl.contexts import InferredContexts, find_contexts
-from pfdl.contexts.network import NETWORK_METHODS
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.features import BATCH
+from pfdl.vision.first_network import FirstNetwork
 from pfdl.vision.loading import EpochLoader, EpochSampler
 
 TRAIN, VALIDATION = "train", "validation"
@@ -47,8 +45,9 @@ class TrainingData:
             for a cached set.
         describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to
             features, shape (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's
-            features see more. For JTT, SPARE and EIIL to the logits of a first network, which all
-            processes ask for together.
+            features see more.
+        first_network: What gives the logits for a finder that reads them, as JTT, SPARE and EIIL
+            do; all processes ask it together.
         folder: The run folder that keeps inferred contexts: a training that resumes has the same
             ones.
 
@@ -67,6 +66,7 @@ class TrainingData:
         *,
         num_workers: int = 0,
         describe: Callable[[Tensor], Tensor] | None = None,
+        first_network: FirstNetwork | None = None,
         folder: Path | None = None,
     ) -> None:
         self.config, self.num_workers = config, num_workers
@@ -87,11 +87,10 @@ class TrainingData:
         if config.contexts == "inferred":
             sets = [*self._sets.values()] if config.select == "worst-group" else [self.train_set]
             kept = run_on_first(lambda: _read_contexts(folder, sets))
-            self.inferred = kept or _infer(config, sets, describe, folder)
+            self.inferred = kept or _infer(config, sets, describe, first_network, folder)
             contexts = torch.tensor(self.inferred.contexts).long()
-            for images, part in zip(
-                sets, torch.split(contexts, [len(one) for one in sets]), strict=True
-            ):
+            sizes = [len(images) for images in sets]
+            for images, part in zip(sets, torch.split(contexts, sizes), strict=True):
                 images.contexts = part
 
     def train_loader(self) -> EpochLoader:
@@ -131,48 +130,41 @@ def _infer(
     config: TrainingConfig,
     sets: Sequence[ContextImages],
     describe: Callable[[Tensor], Tensor] | None,
+    first_network: FirstNetwork | None,
     folder: Path | None,
 ) -> InferredContexts:
     """Infer the contexts of the images of some sets, in their order, and keep them in the run
     folder; all must call.
     """
     labels = torch.cat([images.labels for images in sets])
-    logits = None
-    if config.first_network is not None:
-        if describe is None:
-            raise ValueError(
-                f"infer_by is {config.infer_by!r}; describe=... must give the logits of a first"
-                " network."
-            )
-        rows = [
-            (images, part)
-            for images in sets
-            for part in torch.split(torch.arange(len(images)), BATCH)
-        ]
-        logits = torch.cat([describe(images.batch(part)) for images, part in rows])
+    logits = first_network.logits(sets) if first_network is not None else None
 
     def work() -> InferredContexts:
-        if logits is not None:
-            settings = (
-                {"upweight": config.infer_upweight}
-                if config.infer_by == "jtt"
-                else {"seed": config.seed}
-            )
-            found = NETWORK_METHODS[config.infer_by](logits, labels, **settings)
-        else:
-            infer = find_contexts if config.confirm else partial(find_contexts, confirmation=0.0)
-            images = ConcatDataset[Any](sets)
-            found = infer(
-                images, labels, method=config.infer_by, describe=describe, seed=config.seed
-            )
+        settings = dict(config.infer_settings)
+        if not config.confirm:
+            settings["confirmation"] = 0.0
+        found = find_contexts(
+            ConcatDataset[Any](sets) if logits is None else logits,
+            labels,
+            method=config.infer_by,
+            describe=describe,
+            seed=config.seed,
+            **settings,
+        )
         if folder is not None:
-            columns = {"path": _paths(sets), "context": found.contexts}
-            columns |= {} if found.draws is None else {"draws": found.draws}
-            write_json(folder / WHY_CONTEXTS, found.to_dict())
-            write_atomically(folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
+            _keep_contexts(folder, sets, found)
         return found
 
     return run_on_first(work)
+
+
+def _keep_contexts(folder: Path, sets: Sequence[ContextImages], found: InferredContexts) -> None:
+    """Write inferred contexts into a run folder, and why they are believed."""
+    columns = {"path": _paths(sets), "context": found.contexts}
+    if found.draws is not None:
+        columns["draws"] = found.draws
+    write_json(folder / WHY_CONTEXTS, found.to_dict())
+    write_atomically(folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
 
 
 def _paths(sets: Sequence[ContextImages]) -> list[str]:
@@ -190,22 +182,27 @@ def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> Inferr
         # To the letter
         kept = read_frame(table, dtype={"path": str, "draws": str}, keep_default_na=False)
         why = read_json(folder / WHY_CONTEXTS)
-        contexts, sentence = kept["context"].to_numpy(dtype="int64"), why["sentence"]
-        draws = kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None
-        is_sound = draws is None or bool((draws > 0).all() and (draws < math.inf).all())
-        if (
-            is_sound
-            and kept["path"].tolist() == _paths(sets)
-            and contexts.min() >= 0
-            and isinstance(sentence, str)
-        ):
-            return InferredContexts(contexts, str(why["method"]), sentence, (), draws)
-        raise ValueError(f"{table} is not about the training images.")
+        found = InferredContexts(
+            kept["context"].to_numpy(dtype="int64"),
+            str(why["method"]),
+            why["sentence"],
+            draws=kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None,
+        )
+        if kept["path"].tolist() != _paths(sets) or not _is_sound(found):
+            raise ValueError(f"{table} is not about the training images.")
+        return found
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, ValueError) as error:
         set_aside(table, error, "contexts are inferred again")
         return None
+
+
+def _is_sound(found: InferredContexts) -> bool:
+    """Return whether contexts, draws and sentence that were read are possible ones."""
+    if found.contexts.min() < 0 or not isinstance(found.sentence, str):
+        return False
+    return found.draws is None or bool((found.draws > 0).all() and (found.draws < math.inf).all())
 
 
 class _Labelled(Dataset[tuple[Tensor, ...]]):
