@@ -117,7 +117,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("train shapes -b mlp --set small_stem=true", "small-image stem"),
         ("train shapes --device tpu", "the device 'tpu' is not available"),
         ("export nowhere", "there is no run nowhere"),
-        ("list friends", "choose one of 'backbones', 'objectives', 'settings'"),
+        ("list friends", "choose one of 'backbones', 'contexts', 'objectives', 'settings'"),
         ("list backbones 'nothing*'", "no backbones match 'nothing*'"),
         ("diagnose nowhere", "nowhere is taken for a run; say where its images are"),
         ("diagnose nowhere.csv", "say which column of nowhere.csv is to be predicted"),
