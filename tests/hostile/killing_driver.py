@@ -2,8 +2,8 @@
 with.
 
 Every run is a process of its own, forked here after what is slow, and ended by a real SIGKILL: in
-the middle of its writes, one by one, when half of the file lies there under its temporary name, and
-a few times at random. What is printed is JSON, by command: how many times it was killed, and which
+the middle of its writes, one by one, when the file lies there without its end, and a few times at
+random. What is printed is JSON, by command: how many times it was killed, and which
 files differed from those of a run that nobody killed.
 """
 
@@ -34,6 +34,7 @@ from pfdl.cli import main as cli
 from pfdl.runs import CONFIG, LOCK
 from pfdl.vision import resume
 from pfdl.vision.resume import STATE
+from pfdl.vision.sweep_journal import JOURNAL, open_study
 from tests.cli.typing_commands import draw_all
 from tests.processes import Forked
 
@@ -79,6 +80,13 @@ def refit(output: Path, data: Path) -> None:
     pfdl(f"refit {run} {data} --contexts known --device cpu -o {output}")
 
 
+def sweep(output: Path, data: Path) -> None:
+    fixed = "backbone=mlp image_size=8 epochs=1 batch_size=16 learning_rate=0.01,0.05"
+    space = " ".join(f"--set {setting}" for setting in fixed.split())
+    # A relative folder, as most people type it
+    pfdl(f"sweep {data} {space} --seeds 1 --device cpu -o {os.path.relpath(output)}")
+
+
 def split(output: Path, data: Path) -> None:
     pfdl(f"split {data} --ratio 2:1 -o {output / 'manifest.csv'}")
 
@@ -117,7 +125,8 @@ def count_writes(counter: Path, kill_at: int) -> None:
         nonlocal writes
         writes += 1
         if writes == kill_at:
-            os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
+            # As much as a kill can take from a file that is appended to
+            os.ftruncate(descriptor, max(0, os.fstat(descriptor).st_size - 9))
             os.kill(os.getpid(), signal.SIGKILL)
         counter.write_text(str(writes))
         synchronise(descriptor)
@@ -139,16 +148,23 @@ def content(folder: Path) -> dict[str, bytes]:
             path.is_dir()
             or name.startswith("tensorboard/")
             or "/tensorboard/" in name
-            or path.name == LOCK
+            or path.name.startswith(LOCK)
         ):
             continue
         if path.name == CONFIG:
             found[name] = json.dumps(json.loads(path.read_bytes())["settings"]).encode()
         elif path.name == STATE:  # safetensors writes the entries of its header in any order
             found[name] = json.dumps(load_state(path), default=_bits).encode()
+        elif path.name == JOURNAL:  # it has the time of each line
+            found[name] = json.dumps(_trials_of(path.parent)).encode()
         else:
             found[name] = path.read_bytes()
     return found
+
+
+def _trials_of(sweep: Path) -> list[Any]:
+    trials = open_study(sweep).get_trials()
+    return [[one.state.name, one.values, one.params, one.user_attrs] for one in trials]
 
 
 def _bits(tensor: torch.Tensor) -> list[Any]:

@@ -11,6 +11,7 @@ from tests.hostile.killing_driver import (
     main,
     refit,
     split,
+    sweep,
     train,
     train_on_inferred_contexts,
 )
@@ -25,6 +26,7 @@ PRODUCTS = {
     },
     train_on_inferred_contexts: {"contexts.csv", "contexts.json", "model.safetensors"},
     refit: {"model.safetensors", "config.json"},
+    sweep: {"study.log", "results.csv", "chosen.json", "splits/seed-0.csv"},
     split: {"manifest.csv", "manifest.json"},
 }
 

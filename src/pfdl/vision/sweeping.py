@@ -21,7 +21,6 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, dist
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import WilcoxonPruner
 from optuna.samplers import TPESampler
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 from rich.console import Console
 
@@ -35,13 +34,15 @@ from pfdl.data.context_images import StoredImages, store_images
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.objectives import make_objective
-from pfdl.runs import claim, set_aside
+from pfdl.runs import claim
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
+from pfdl.vision.sweep_journal import CANDIDATE, REASON, open_study, resume_study
 from pfdl.vision.training import train
 
-SPLIT, RUN, JOURNAL = "splits/seed-{}.csv", "runs/candidate-{}/seed-{}", "study.log"
+SPLIT = "splits/seed-{}.csv"
+RUN = "runs/candidate-{}/seed-{}"
 LEAVE_OUT = "leave-one-context-out"
 """The selection by the accuracy on images of a context that was not trained on, mean over all known
 contexts.
@@ -205,7 +206,7 @@ def sweep(
     with claim(output, "sweep", settings, may_change=("trials", "device")):
         for seed, split in enumerate(splits):
             split.save(output / SPLIT.format(seed))
-        study = _resume_study(output)
+        study = resume_study(output, config)
         for values in combinations[len(study.trials) :]:  # the others wait, or are done
             study.enqueue_trial(values)
         for trial in study.get_trials(
@@ -242,40 +243,11 @@ def sweep(
     return results, choice
 
 
-def _resume_study(output: Path) -> optuna.Study:
-    """Open the journal; where it is damaged begin another one, for which finished trainings are not
-    done again.
-    """
-    log = output / JOURNAL
-    if log.exists():
-        content = log.read_bytes()
-        # More would be written behind half a line
-        write_atomically(log, content[: content.rfind(b"\n") + 1])
-    try:
-        return _open_study(output)
-    except (
-        AssertionError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:  # whatever Optuna's reader stumbles over
-        set_aside(log, f"{log} is damaged ({error}).", "the sweep resumes from the run folders")
-        return _open_study(output)
-
-
-def _open_study(output: Path) -> optuna.Study:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.JournalStorage(JournalFileBackend(str(output / JOURNAL)))
-    return optuna.create_study(
-        storage=storage, study_name="sweep", direction="maximize", load_if_exists=True
-    )
-
-
 def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: str) -> str:
     """Train the next candidate on seed after seed, and say what came of it. No test image is
     read.
     """
-    study = _open_study(output)
+    study = open_study(output)
     # A sweep that was started again, or tries several at a time, must not propose what was proposed
     # already.
     study.sampler = TPESampler(seed=1000 * number + len(study.trials))
@@ -286,9 +258,9 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
     *earlier, this = study.get_trials()[: trial.number + 1]
     scores = this.intermediate_values  # those of before an interruption
     label, training = config.candidate(trial.params)
-    trial.set_user_attr("candidate", label)
+    trial.set_user_attr(CANDIDATE, label)
     try:
-        if label in (one.user_attrs.get("candidate") for one in earlier):
+        if label in (one.user_attrs.get(CANDIDATE) for one in earlier):
             raise ValueError("it was proposed before")
         for seed in range(len(scores), config.seeds):
             folder = output / RUN.format(trial.number, seed)
@@ -299,7 +271,7 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
             if trial.should_prune():
                 break
     except ValueError as error:
-        trial.set_user_attr("reason", str(error))
+        trial.set_user_attr(REASON, str(error))
         study.tell(trial, state=TrialState.FAIL)
         return f"{label}, failed, because {error}"
     study.tell(trial, fmean(scores.values()))
@@ -353,7 +325,7 @@ def _test_best(
 ) -> dict[str, Any]:
     """Test the best candidate, of equals the first."""
     if all(trial.state is TrialState.FAIL for trial in study.trials):
-        reason = study.trials[0].user_attrs["reason"]
+        reason = study.trials[0].user_attrs[REASON]
         raise ValueError(f"every candidate of the sweep failed; the first one because {reason}")
     best = study.best_trial
     label, training = config.candidate(best.params)
