@@ -110,9 +110,9 @@ def test_the_config_of_a_run_is_read(tmp_path):
         ("hours: 'a", "run.yaml", "cannot be read as YAML"),
         ("{", "run.json", "cannot be read as JSON"),
         ("!!python/object/apply:os.system ['true']", "run.yaml", "cannot be read as YAML"),
-        ("[" * 100_000, "run.json", "cannot be read as JSON"),
+        ("[" * 60_000, "run.json", "cannot be read as JSON"),
         ("hours: 5", "run.txt", "its name ends in .yaml, .yml or .json"),
-        ("#" * 1_000_001, "run.yaml", "larger than a megabyte"),
+        ("#" * 1_000_001, "run.yaml", "more than 65536 are not read"),
     ],
 )
 def test_what_cannot_be_used_is_answered_with_a_sentence(written, text, name, sentence):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load, save
 
+from pfdl._internal.config_files import read_config_file
 from pfdl._internal.state import load_state
 from pfdl.cli.common import open_source
 from pfdl.data.images import BadImageError, decoded, hash_bytes, to_tensor
@@ -45,9 +46,11 @@ EVALUATION = "evaluations/test.json"
 
 
 def as_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
-    return "\n".join([",".join(heading), *(",".join(row) for row in rows)]).encode(
-        "utf-8", "surrogatepass"
-    )
+    return encode("\n".join([",".join(heading), *(",".join(row) for row in rows)]))
+
+
+def encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 lines = st.tuples(
@@ -299,6 +302,34 @@ def training(**changes: Any) -> dict[str, Any]:
 def write_run(folder: Path, content: Any, weights: bytes) -> None:
     (folder / CONFIG).write_text(json.dumps(content))
     (folder / WEIGHTS).write_bytes(weights)
+
+
+lines_of_yaml = st.sampled_from(
+    ["a: 1", "epochs: 2", "a: &a [1]", "b: *a", "<<: *a", "- x", "? [", "{a: b", "!!python/none x"]
+)
+
+
+@target(
+    lambda: (
+        st.lists(lines_of_yaml | words, max_size=5).map("\n".join).map(encode) | st.binary(),
+        st.sampled_from([".yaml", ".json"]),
+    ),
+    lambda: [
+        (b"[" * 60_000, ".yaml"),
+        (b"[" * 60_000, ".json"),
+        (b"a: !!python/object/apply:os.system [false]", ".yaml"),
+        (b"\n".join([b"a0: &a0 {x: 1}", *LAUGHS]), ".yaml"),
+    ],
+)
+def files_of_settings(folder: Path, content: bytes, suffix: str) -> None:
+    path = folder / f"settings{suffix}"
+    path.write_bytes(content)
+    settings = answered(read_config_file, path)
+    assert settings is None or all(isinstance(text, str) for text in settings.values())
+
+
+LAUGHS = [b"a%d: &a%d {<<: [*a%d, *a%d]}" % (n, n, n - 1, n - 1) for n in range(1, 40)]
+"""Each line doubles what it merges."""
 
 
 @cache

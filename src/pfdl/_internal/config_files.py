@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = 1_000_000
+from pfdl._internal.files import read_bytes_file
+
+MOST_BYTES = 1 << 16
+"""A file of settings has a few lines; YAML is read at some hundred thousand bytes a second."""
 SCALARS = (str, int, float, bool, type(None))
 OBJECTIVE_SETTINGS = "objective_settings"
 
@@ -51,13 +54,15 @@ def _read(path: Path) -> Any:
 
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ValueError(f"{path} is no file of settings; its name ends in .yaml, .yml or .json.")
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"{path} is larger than a megabyte; a file of settings has a few lines.")
+    content = read_bytes_file(path, MOST_BYTES)
     try:
         text = content.decode("utf-8")
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        if path.suffix == ".json":
+            return json.loads(text)
+        # A few lines of references to references are a tree that fills the memory
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("it refers to another place by *; write the value there again")
+        return yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} cannot be read as {path.suffix[1:].upper()}: {reason}") from None
