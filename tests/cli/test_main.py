@@ -41,7 +41,7 @@ def test_without_the_laboratory_its_commands_say_how_to_install_it(monkeypatch):
     for command in (["reproduce", "mmads"], ["demo"]):
         result = runner.invoke(alone, command)
         assert result.exit_code == 2
-        assert "pip install pfdl-lab" in result.output
+        assert "pip install ./lab" in result.output
 
 
 def greet() -> None:

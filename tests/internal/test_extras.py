@@ -76,6 +76,6 @@ def test_what_needs_an_extra_names_it(without_extras):
     assert without_extras["lightning"].startswith(
         "ModuleNotFoundError: pfdl.lightning needs the package lightning"
     )
-    assert "pip install 'pfdl[images]'" in without_extras["lightning"]
+    assert "extra 'images' of pfdl" in without_extras["lightning"]
     assert "pfdl[images]" in without_extras["train"]
     assert not any("Traceback" in text for text in without_extras.values())

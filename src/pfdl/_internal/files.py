@@ -149,7 +149,7 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
                 table = max(table, other, key=lambda one: one.select_dtypes("number").shape[1])
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"reading {path} needs pyarrow: pip install 'pfdl[parquet]'."
+            f"reading {path} needs pyarrow; install it, or the extra 'parquet' of pfdl."
         ) from error
     except (
         OSError,

@@ -158,7 +158,8 @@ class Commands(typer.core.TyperGroup):
             of_name = [entry for entry in offered if entry.name == cmd_name]
             if not of_name and cmd_name in LABORATORY:
                 typer.echo(
-                    f"Error: 'pfdl {cmd_name}' belongs to the laboratory: pip install pfdl-lab",
+                    f"Error: 'pfdl {cmd_name}' belongs to the laboratory, the package in the"
+                    " folder 'lab' of the repository: pip install ./lab",
                     err=True,
                 )
                 raise typer.Exit(2)

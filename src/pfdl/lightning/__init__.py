@@ -21,8 +21,8 @@ try:
     from pfdl.vision.metrics import judge, validation_metrics
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"pfdl.lightning needs the package {error.name}, which is not installed: pip install"
-        " 'pfdl[images]' brings all that images need."
+        f"pfdl.lightning needs the package {error.name}, which is not installed; the"
+        " extra 'images' of pfdl brings all that images need."
     ) from error
 
 __all__ = ["ImageClassifier", "PFDLCallback"]
