@@ -65,25 +65,45 @@ def test_means_that_are_all_rounded_alike_do_not_add_up_in_float32():
         assert (in_float32 - exact).norm() <= 1e-4 * exact.norm()
 
 
-def test_standardised_features_have_mean_zero_and_variance_one_whatever_their_scale():
+def features_of_all_scales():
+    """Four features around 2, of which the last is constant."""
     generator = torch.Generator().manual_seed(0)
-    u = (
-        torch.randn(20, 4, generator=generator, dtype=torch.float64)
-        * torch.tensor([1.0, 3.0, 0.5, 0.0])
-        + 2
-    )
-    found = standardize(u)
-    wanted = torch.stack(
-        [(u[:, j] - u[:, j].mean()) / u[:, j].std(correction=0) for j in range(3)], dim=1
-    )
-    torch.testing.assert_close(found[:, :3], wanted, rtol=1e-3, atol=1e-3)
-    assert torch.equal(found[:, 3], torch.zeros(20, dtype=torch.float64))
-    torch.testing.assert_close(standardize(1e-9 * u), found)
+    spread = torch.tensor([1.0, 3.0, 0.5, 0.0], dtype=torch.float64)
+    return torch.randn(20, 4, generator=generator, dtype=torch.float64) * spread + 2
+
+
+def test_standardised_features_have_mean_zero_and_variance_one():
+    standardised = standardize(features_of_all_scales())[:, :3]
+    zeros = torch.zeros(3, dtype=torch.float64)
+    torch.testing.assert_close(standardised.mean(0), zeros)
+    torch.testing.assert_close(standardised.square().mean(0), zeros + 1, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("p", [3, 400])
+def test_standardising_adds_a_hundred_thousandth_of_the_mean_variance_to_each(p):
+    generator = torch.Generator().manual_seed(1)
+    scales = torch.linspace(0, 2, p, dtype=torch.float64)
+    u = torch.randn(15, p, generator=generator, dtype=torch.float64) * scales
+    variances = [u[:, j].var(correction=0) for j in range(p)]
+    floor = 1e-5 * sum(variances) / p
+    columns = [(u[:, j] - u[:, j].mean()) / (variances[j] + floor) ** 0.5 for j in range(p)]
+    torch.testing.assert_close(standardize(u), torch.stack(columns, dim=1), rtol=1e-9, atol=1e-12)
+
+
+def test_standardising_makes_a_constant_feature_zero():
+    u = features_of_all_scales()
+    assert torch.equal(standardize(u)[:, 3], torch.zeros(20, dtype=torch.float64))
     assert torch.equal(standardize(torch.ones(3, 2)), torch.zeros(3, 2))
 
 
+def test_standardising_forgets_the_scale():
+    u = features_of_all_scales()
+    torch.testing.assert_close(standardize(1e-9 * u), standardize(u))
+
+
 def test_standardising_has_the_right_gradient():
-    u = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    generator = torch.Generator().manual_seed(2)
+    u = torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(standardize, u)
 
 

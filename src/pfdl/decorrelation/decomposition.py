@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from types import ModuleType
 
 import torch
 from torch import Tensor, nn
@@ -91,14 +92,14 @@ class FeatureDecomposition(nn.Module):
         self.kernel = kernel
         self.activation = ACTIVATIONS[activation]()
 
-        visible = num_features if sharing == "indexed" else num_features - 1
         outputs = [*widths, 1]
-        self.first_weight = nn.Parameter(torch.empty(outputs[0], visible))
-        self.first_bias = nn.Parameter(
-            torch.empty(num_features, outputs[0])
-            if sharing == "indexed"
-            else torch.empty(outputs[0])
-        )
+        first_width = outputs[0]
+        if sharing == "indexed":
+            self.first_weight = nn.Parameter(torch.empty(first_width, num_features))
+            self.first_bias = nn.Parameter(torch.empty(num_features, first_width))
+        else:
+            self.first_weight = nn.Parameter(torch.empty(first_width, num_features - 1))
+            self.first_bias = nn.Parameter(torch.empty(first_width))
         self.layers = nn.ModuleList(
             nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(outputs)
         )
@@ -127,29 +128,26 @@ class FeatureDecomposition(nn.Module):
         check_matrix("features", features, self.num_features)
         dtype = self.first_weight.dtype
         kernels = choose_kernels(self.kernel, features, dtype, self.hidden, self.activation)
-        correlated: Tensor
         with torch.autocast(features.device.type, enabled=False):
             if kernels is None:
-                layers = [
-                    (layer.weight, layer.bias)
-                    for layer in self.layers
-                    if isinstance(layer, nn.Linear)
-                ]
-                return leave_one_out_mlp(
-                    features.to(dtype),
-                    self.first_weight.T,
-                    self.first_bias,
-                    layers,
-                    self.activation,
-                )
+                return self._plain(features.to(dtype))
             # Triton casts as it reads
             u = features.to(dtype) if features.device.type == "cpu" else features
-            readout = self.layers[0]
-            parameters = (self.first_weight, self.first_bias, readout.weight, readout.bias)
-            correlated = LeaveOneOut.apply(
-                u, *parameters, kernels, type(self.activation).__name__.lower()
-            )
-            return correlated
+            return self._closed_form(u, kernels)
+
+    def _plain(self, u: Tensor) -> Tensor:
+        layers = []
+        for layer in self.layers:
+            assert isinstance(layer, nn.Linear)
+            layers.append((layer.weight, layer.bias))
+        return leave_one_out_mlp(u, self.first_weight.T, self.first_bias, layers, self.activation)
+
+    def _closed_form(self, u: Tensor, kernels: ModuleType) -> Tensor:
+        readout = self.layers[0]
+        parameters = (self.first_weight, self.first_bias, readout.weight, readout.bias)
+        activation = type(self.activation).__name__.lower()
+        correlated: Tensor = LeaveOneOut.apply(u, *parameters, kernels, activation)
+        return correlated
 
     def extra_repr(self) -> str:
         """Show the settings that the sub-modules do not."""

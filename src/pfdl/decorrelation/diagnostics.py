@@ -40,8 +40,8 @@ class Diagnostics:
         """Return the R² of g for each feature on the last batch it was fitted to, before the
         update.
 
-        1: wholly predictable from the others, 0: no better than its mean. NaN for a feature that
-        was constant.
+        1: fully predictable from the others, 0: no better than its mean. NaN for a feature that was
+        constant.
         """
         if self.unexplained is None or self.variance is None:
             return None

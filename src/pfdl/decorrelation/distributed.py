@@ -54,8 +54,9 @@ class Batch:
             return tensors
         together = torch.cat([tensor.reshape(-1) for tensor in tensors])
         dist.all_reduce(together)
-        parts = torch.split(together / self.processes, [tensor.numel() for tensor in tensors])
-        return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+        sizes = [tensor.numel() for tensor in tensors]
+        averages = torch.split(together / self.processes, sizes)
+        return [mean.view(tensor.shape) for mean, tensor in zip(averages, tensors, strict=True)]
 
 
 def join_batches(rows: int, problem: Exception | None = None, least: int = 2) -> Batch:
@@ -74,12 +75,13 @@ def join_batches(rows: int, problem: Exception | None = None, least: int = 2) ->
     everyone = gather_numbers(rows, problem is not None)
     if problem is not None:
         raise problem
-    if broken := [number for number, (_, is_broken) in enumerate(everyone) if is_broken]:
-        raise ValueError(
-            f"process {broken[0]} cannot use its batch and says why; nothing was updated in this"
-            " one."
-        )
-    total = sum(count for count, _ in everyone)
+    for number, (_, is_broken) in enumerate(everyone):
+        if is_broken:
+            raise ValueError(
+                f"process {number} cannot use its batch and says why; nothing was updated in this"
+                " one."
+            )
+    total = sum(theirs for theirs, _ in everyone)
     if total < least:
         raise ValueError(
             f"all processes together have a batch of {total}; give at least {least} samples."
@@ -131,6 +133,7 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        own = torch.split(gradient, ctx.rows)[rank()]
         # All processes compute the same loss of the same rows: the sum of their gradients is a
         # multiple of this one.
-        return len(ctx.rows) * torch.split(gradient, ctx.rows)[rank()], None
+        return len(ctx.rows) * own, None

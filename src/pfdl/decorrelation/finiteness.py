@@ -27,15 +27,16 @@ def describe_features(features: Tensor, dtype: torch.dtype) -> str:
     must be one.
     """
     limit = largest_feature(dtype)
-    # NaN is not below a limit
-    row, column = (~(features.detach().to(dtype).abs() <= limit)).nonzero()[0].tolist()
+    is_usable = features.detach().to(dtype).abs() <= limit  # NaN is not below a limit
+    row, column = (~is_usable).nonzero()[0].tolist()
     value = features[row, column].item()
-    why = "all values must be finite"
     if math.isfinite(value):
         why = (
             f"L_decorr takes the fourth power of features, which overflows in {dtype} above"
             f" {limit:.1e}"
         )
+    else:
+        why = "all values must be finite"
     return f"features[{row}, {column}] is {value}; {why}. Nothing was updated. {_HELP}"
 
 
@@ -74,9 +75,9 @@ class LateReport:
         """Return whether the optimiser can skip an update by a flag on the device, as fused Adam
         can.
         """
-        return isinstance(optimizer, (Adam, AdamW)) and all(
-            group["fused"] for group in optimizer.param_groups
-        )
+        if not isinstance(optimizer, (Adam, AdamW)):
+            return False
+        return all(group["fused"] for group in optimizer.param_groups)
 
     def flags(self, device: torch.device) -> Tensor:
         """Return the numbers, shape (2,), for kernels that raise them themselves; call :meth:`send`
@@ -102,8 +103,9 @@ class LateReport:
             total: L_g plus the squares of its gradient, which are finite if the update is.
         """
         size = u.abs()
+        are_usable = (size <= largest_feature(u.dtype)).all()
+        skip = ~torch.isfinite(total) | ~are_usable
         largest = size.amax(1) if len(u) else size.new_zeros(1)
-        skip = ~torch.isfinite(total) | ~(size <= largest_feature(u.dtype)).all()
         others = (size.sum(1) - largest) / (u.shape[1] - 1)
         wide = (largest > WIDE_SCALES * others).any()
         # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.

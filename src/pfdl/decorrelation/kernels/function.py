@@ -80,12 +80,12 @@ class LeaveOneOut(torch.autograd.Function):
         """Return Ũ, and keep what the backward pass uses."""
         ctx.kernels = kernels
         ctx.net = OneHidden(
-            u.contiguous(),
-            weight.T.contiguous(),
-            offset.contiguous(),
-            readout[0],
-            constant,
-            activation,
+            u=u.contiguous(),
+            weight=weight.T.contiguous(),
+            offset=offset.contiguous(),
+            readout=readout[0],
+            constant=constant,
+            activation=activation,
         )
         ctx.save_for_backward(u, weight, offset, readout, constant)
         out: Tensor
@@ -100,16 +100,13 @@ class LeaveOneOut(torch.autograd.Function):
         inputs = ctx.saved_tensors  # raises if one of them was changed since
         if torch.is_grad_enabled():
             return (*_differentiable_gradients(ctx, inputs, gradient), None, None)
+        gradient = gradient.contiguous()
         of_u: Tensor | None = None
         of_parameters: tuple[Tensor | None, ...] = (None,) * 4
         if ctx.needs_input_grad[0]:
-            of_u = ctx.kernels.feature_gradient(ctx.net, ctx.base, gradient.contiguous()).to(
-                inputs[0].dtype
-            )
+            of_u = ctx.kernels.feature_gradient(ctx.net, ctx.base, gradient).to(inputs[0].dtype)
         if any(ctx.needs_input_grad[1:5]):
-            of_parameters = ctx.kernels.parameter_gradients(
-                ctx.net, ctx.base, gradient.contiguous()
-            )
+            of_parameters = ctx.kernels.parameter_gradients(ctx.net, ctx.base, gradient)
         return (of_u, *of_parameters, None, None)
 
 
@@ -117,14 +114,14 @@ def _differentiable_gradients(
     ctx: Any, inputs: tuple[Tensor, ...], gradient: Tensor
 ) -> list[Tensor | None]:
     wanted = [value for value, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
+    u, weight, offset, readout, constant = inputs
+    activation = {"relu": torch.relu, "gelu": F.gelu}[ctx.net.activation]
     with torch.enable_grad():
-        u, weight, offset, readout, constant = inputs
-        activation = {"relu": torch.relu, "gelu": F.gelu}[ctx.net.activation]
         out = leave_one_out_mlp(
             u.to(weight.dtype), weight.T, offset, [(readout, constant)], activation
         )
-        found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
-    return [next(found) if needed else None for needed in ctx.needs_input_grad[:5]]
+        gradients = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
+    return [next(gradients) if needed else None for needed in ctx.needs_input_grad[:5]]
 
 
 def choose_kernels(
@@ -137,26 +134,29 @@ def choose_kernels(
     """Return the module with the kernels of g's closed form, or None where the plain path has to
     run.
     """
-    device = features.device.type
-    if kernel == "plain" or len(hidden) != 1 or type(activation) not in (nn.ReLU, nn.GELU):
+    has_closed_form = len(hidden) == 1 and type(activation) in (nn.ReLU, nn.GELU)
+    if kernel == "plain" or not has_closed_form:
         return None
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return None  # neither torch.compile nor torch.func can trace the closed form
+    device = features.device.type
+    if device not in ("cpu", "cuda"):
+        return None
     if device == "cuda" or _interpreting():
         if dtype != torch.float32 or not _has_triton():
             return None
         if len(features):  # a process of several may have no rows, for which a GPU has no work
-            # Late: Triton comes with PyTorch for CUDA only
-            from pfdl.decorrelation.kernels import (
-                triton_closed_form,
-            )
-
-            return triton_closed_form
-    elif device != "cpu":
-        return None
+            return _triton_closed_form()
     from pfdl.decorrelation.kernels import torch_closed_form
 
     return torch_closed_form
+
+
+def _triton_closed_form() -> ModuleType:
+    # Late: Triton comes with PyTorch for CUDA only
+    from pfdl.decorrelation.kernels import triton_closed_form
+
+    return triton_closed_form
 
 
 @cache

@@ -72,7 +72,9 @@ def leave_one_out_mlp(
     rows = max(1, min(n, budget // (block * width)))
     blocks = max(1, budget // (rows * block * width))
 
-    before, after = (in_blocks(each, block) for each in by_coordinate(weight, p))
+    weight_before, weight_after = by_coordinate(weight, p)
+    before = in_blocks(weight_before, block)
+    after = in_blocks(weight_after, block)
     offset = in_blocks(offset.expand(p, -1), block)
     one_chunk = rows >= n and blocks >= len(before)
 
@@ -85,21 +87,23 @@ def leave_one_out_mlp(
         return hidden.squeeze(-1)
 
     predictions = []
-    for first_row in range(
-        0, max(1, n), rows
-    ):  # once also without rows, so that there is a graph to the weights
+    # Once also without rows, so that there is a graph to the weights
+    for first_row in range(0, max(1, n), rows):
         # (blocks, rows, block)
         u_blocks = in_blocks(u[first_row : first_row + rows].T, block).transpose(1, 2)
         outside = sums_of_others(u_blocks @ before, u_blocks @ after)
-        parts = []
-        for first in range(0, len(u_blocks), blocks):
-            arguments = (u_blocks[first : first + blocks], outside[first : first + blocks], first)
-            parts.append(
-                predict(*arguments)
-                if one_chunk
-                else checkpoint(predict, *arguments, use_reentrant=False)
-            )
-        predictions.append(torch.cat(parts).transpose(0, 1).flatten(1)[:, :p])
+        if one_chunk:
+            of_rows = predict(u_blocks, outside, 0)
+        else:
+            chunks = []
+            for first in range(0, len(u_blocks), blocks):
+                some = slice(first, first + blocks)
+                chunk = checkpoint(
+                    predict, u_blocks[some], outside[some], first, use_reentrant=False
+                )
+                chunks.append(chunk)
+            of_rows = torch.cat(chunks)
+        predictions.append(of_rows.transpose(0, 1).flatten(1)[:, :p])
     return torch.cat(predictions)
 
 
@@ -134,8 +138,7 @@ def inside_blocks(before: Tensor, after: Tensor) -> Tensor:
     where k is j.
     """
     ones = before.new_ones(before.shape[1], before.shape[1])
-    within = (
-        before[:, :, None] * torch.triu(ones, 1)[..., None]
-        + after[:, :, None] * torch.tril(ones, -1)[..., None]
-    )
+    is_later = torch.triu(ones, 1)[..., None]
+    is_earlier = torch.tril(ones, -1)[..., None]
+    within = before[:, :, None] * is_later + after[:, :, None] * is_earlier
     return within.flatten(2)

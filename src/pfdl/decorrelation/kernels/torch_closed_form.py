@@ -48,59 +48,73 @@ class _Blocks(NamedTuple):
     u: Tensor  # (blocks, n, block)
     before: Tensor  # weights of each feature k for those after it, (blocks, block, h)
     after: Tensor  # and for those before it, (blocks, block, h)
-    # weights of each feature k for those of its own block, zero for itself, (blocks, k, j·h)
+    # Weights of each feature k for those of its own block, zero for itself, (blocks, k, j·h)
     within: Tensor
-    outside: (
-        Tensor  # what the features of all other blocks add to the pre-activations, (blocks, n, h)
-    )
+    # What the features of all other blocks add to the pre-activations, (blocks, n, h)
+    outside: Tensor
     offset: Tensor  # (blocks, block, h)
     later: Tensor  # 1 where j > k, (k, j, 1)
     kept: Tensor | None  # the pre-activations, (blocks, n, block, h), if they are few
 
 
+class _Group(NamedTuple):
+    """Some blocks and their pre-activations; the memory of both tensors is that of the last
+    group.
+    """
+
+    some: slice
+    pre: Tensor  # (blocks, n, j, h)
+    spare: Tensor  # of the same shape
+
+
 def predict(net: OneHidden) -> tuple[Tensor, _Blocks | None]:
     """Return Ũ, shape (n, p), and the blocks if all rows were worked off at once."""
-    out, blocks = torch.empty_like(net.u), None
-    for u, turn in zip(net.u.split(ROWS), out.split(ROWS), strict=True):
+    p = net.u.shape[1]
+    out = torch.empty_like(net.u)
+    blocks = None
+    for u, out_rows in zip(net.u.split(ROWS), out.split(ROWS), strict=True):
         blocks = _lay_out(net, u)
-        found = torch.empty_like(blocks.u)
-        for some, pre, spare in _pre_activations(blocks):
-            found[some] = _activate(net, pre, spare) @ net.readout
-        turn.copy_(found.transpose(0, 1).flatten(1)[:, : net.u.shape[1]])
-    return out.add_(net.constant), blocks if len(out) <= ROWS else None
+        predicted = torch.empty_like(blocks.u)
+        for group in _pre_activations(blocks):
+            predicted[group.some] = _activate(net, group) @ net.readout
+        out_rows.copy_(_in_columns(predicted, p))
+    out.add_(net.constant)
+    return out, blocks if len(out) <= ROWS else None
 
 
 def parameter_gradients(
     net: OneHidden, base: _Blocks | None, gradient: Tensor
 ) -> tuple[Tensor, ...]:
     """Return the gradients of weight, offset, readout and constant from G, shape (n, p)."""
-    (_, p), (visible, h) = net.u.shape, net.weight.shape
-    of_weight, of_readout = torch.zeros_like(net.weight), torch.zeros_like(net.readout)
+    p = net.u.shape[1]
+    visible, h = net.weight.shape
+    is_indexed = net.offset.ndim == 2
+    of_weight = torch.zeros_like(net.weight)
+    of_readout = torch.zeros_like(net.readout)
     of_offset = torch.zeros_like(net.offset)
     for u, of_rows in zip(net.u.split(ROWS), gradient.split(ROWS), strict=True):
         blocks = base or _lay_out(net, u)
-        of_out = (
-            F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
-        )
+        of_out = _in_blocks(of_rows)
         sums = torch.empty_like(blocks.outside)
-        of_before, of_after, offsets = torch.empty(
-            3, *blocks.before.shape, dtype=u.dtype, device=u.device
-        )
-        for some, pre, spare in _pre_activations(blocks, are_made=base is not None):
-            of_readout += of_out[some].flatten() @ _activate(net, pre, spare).flatten(0, -2)
-            delta = _delta(net, pre, of_out[some], spare)
+        of_before = torch.empty_like(blocks.before)
+        of_after = torch.empty_like(blocks.before)
+        of_offsets = torch.empty_like(blocks.before)
+        for group in _pre_activations(blocks, are_made=base is not None):
+            some = group.some
+            of_readout += of_out[some].flatten() @ _activate(net, group).flatten(0, -2)
+            delta = _delta(net, group, of_out[some])
             torch.sum(delta, 2, out=sums[some])
-            if net.offset.ndim == 2:
-                torch.sum(delta, 1, out=offsets[some])
-            # (blocks, k, j, h)
-            within = torch.bmm(blocks.u[some].mT, delta.flatten(2)).unflatten(2, (BLOCK, h))
+            if is_indexed:
+                torch.sum(delta, 1, out=of_offsets[some])
+            products = torch.bmm(blocks.u[some].mT, delta.flatten(2))
+            within = products.unflatten(2, (BLOCK, h))  # (blocks, k, j, h)
             of_before[some] = (blocks.later.mT @ within)[:, :, 0]
             of_after[some] = (blocks.later.transpose(0, 1).mT @ within)[:, :, 0]
-        of_weight += of_before.baddbmm_(blocks.u.mT, _sums_beyond(sums, -1)).flatten(0, 1)[:visible]
-        of_weight += of_after.baddbmm_(blocks.u.mT, _sums_beyond(sums, 1)).flatten(0, 1)[
-            p - visible : p
-        ]
-        of_offset += offsets.flatten(0, 1)[:p] if net.offset.ndim == 2 else sums.sum((0, 1))
+        of_before.baddbmm_(blocks.u.mT, _sums_beyond(sums, -1))
+        of_after.baddbmm_(blocks.u.mT, _sums_beyond(sums, 1))
+        of_weight += of_before.flatten(0, 1)[:visible]
+        of_weight += of_after.flatten(0, 1)[p - visible : p]
+        of_offset += of_offsets.flatten(0, 1)[:p] if is_indexed else sums.sum((0, 1))
     return (
         of_weight.mul_(net.readout).T,
         of_offset.mul_(net.readout),
@@ -113,25 +127,35 @@ def feature_gradient(net: OneHidden, base: _Blocks | None, gradient: Tensor) -> 
     """Return the gradient of u, shape (n, p), from G."""
     p = net.u.shape[1]
     out = torch.empty_like(net.u)
-    for u, of_rows, turn in zip(
-        net.u.split(ROWS), gradient.split(ROWS), out.split(ROWS), strict=True
-    ):
+    rows = zip(net.u.split(ROWS), gradient.split(ROWS), out.split(ROWS), strict=True)
+    for u, of_rows, out_rows in rows:
         blocks = base or _lay_out(net, u)
-        of_out = (
-            F.pad(of_rows, (0, -p % BLOCK)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
-        )
-        sums, of_u = torch.empty_like(blocks.outside), torch.empty_like(blocks.u)
-        for some, pre, spare in _pre_activations(blocks, are_made=base is not None):
-            delta = _delta(net, pre, of_out[some], spare)
+        of_out = _in_blocks(of_rows)
+        sums = torch.empty_like(blocks.outside)
+        of_u = torch.empty_like(blocks.u)
+        for group in _pre_activations(blocks, are_made=base is not None):
+            some = group.some
+            delta = _delta(net, group, of_out[some])
             torch.sum(delta, 2, out=sums[some])
             within = blocks.within[some].unflatten(2, (BLOCK, -1)) * net.readout
             torch.bmm(delta.flatten(2), within.flatten(2).mT, out=of_u[some])
         sums *= net.readout
-        of_u.baddbmm_(_sums_beyond(sums, -1), blocks.before.mT).baddbmm_(
-            _sums_beyond(sums, 1), blocks.after.mT
-        )
-        turn.copy_(of_u.transpose(0, 1).flatten(1)[:, :p])
+        of_u.baddbmm_(_sums_beyond(sums, -1), blocks.before.mT)
+        of_u.baddbmm_(_sums_beyond(sums, 1), blocks.after.mT)
+        out_rows.copy_(_in_columns(of_u, p))
     return out
+
+
+def _in_blocks(columns: Tensor) -> Tensor:
+    """Return one column per feature, (n, p), by blocks of features: (blocks, n, block)."""
+    padded = F.pad(columns, (0, -columns.shape[1] % BLOCK))
+    blocks: Tensor = padded.unflatten(1, (-1, BLOCK))
+    return blocks.transpose(0, 1).contiguous()
+
+
+def _in_columns(blocks: Tensor, p: int) -> Tensor:
+    """Return blocks of features, (blocks, n, block), as one column per feature: (n, p)."""
+    return blocks.transpose(0, 1).flatten(1)[:, :p]
 
 
 def _lay_out(net: OneHidden, u: Tensor) -> _Blocks:
@@ -143,47 +167,62 @@ def _lay_out(net: OneHidden, u: Tensor) -> _Blocks:
     before = F.pad(net.weight, (0, 0, 0, removed + missing)).unflatten(0, (-1, BLOCK))
     after = F.pad(net.weight, (0, 0, removed, missing)).unflatten(0, (-1, BLOCK))
     offset = F.pad(net.offset.expand(p, -1), (0, 0, 0, missing)).unflatten(0, (-1, BLOCK))
-    u = F.pad(u, (0, missing)).unflatten(1, (-1, BLOCK)).transpose(0, 1).contiguous()
-    outside = _sums_beyond(torch.bmm(u, before), 1).add_(_sums_beyond(torch.bmm(u, after), -1))
+    u_blocks = _in_blocks(u)
+    from_earlier = _sums_beyond(torch.bmm(u_blocks, before), 1)
+    from_later = _sums_beyond(torch.bmm(u_blocks, after), -1)
+    outside = from_earlier.add_(from_later)
     later = torch.triu(u.new_ones(BLOCK, BLOCK), 1)[..., None]
-    within = (
-        (before[:, :, None] * later).addcmul_(after[:, :, None], later.transpose(0, 1)).flatten(2)
-    )
+    within = before[:, :, None] * later
+    within.addcmul_(after[:, :, None], later.transpose(0, 1))
     number, n, h = outside.shape
-    kept = u.new_empty(number, n, BLOCK, h) if outside.numel() * BLOCK <= KEPT_ELEMENTS else None
-    return _Blocks(u, before, after, within, outside, offset, later, kept)
+    are_few = outside.numel() * BLOCK <= KEPT_ELEMENTS
+    return _Blocks(
+        u=u_blocks,
+        before=before,
+        after=after,
+        within=within.flatten(2),
+        outside=outside,
+        offset=offset,
+        later=later,
+        kept=u.new_empty(number, n, BLOCK, h) if are_few else None,
+    )
 
 
-def _pre_activations(
-    blocks: _Blocks, are_made: bool = False
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield which blocks, their pre-activations (blocks, n, j, h) and a spare tensor, always in the
-    same memory.
+def _pre_activations(blocks: _Blocks, are_made: bool = False) -> Iterator[_Group]:
+    """Yield the blocks in groups, always in the same memory.
+
+    Args:
+        blocks: All of them.
+        are_made: Whether those that are kept have been made before.
     """
     number, n, h = blocks.outside.shape
     size = min(number, max(1, GROUP_ELEMENTS // max(1, n * BLOCK * h)))
     spare = blocks.outside.new_empty(size, n, BLOCK, h)
-    buffer = torch.empty_like(spare) if blocks.kept is None else spare
+    buffer = torch.empty_like(spare) if blocks.kept is None else blocks.kept
     for start in range(0, number, size):
         some = slice(start, min(start + size, number))
-        pre = buffer[: some.stop - start] if blocks.kept is None else blocks.kept[some]
+        length = some.stop - start
+        pre = buffer[:length] if blocks.kept is None else buffer[some]
         if blocks.kept is None or not are_made:
             torch.add(blocks.outside[some][:, :, None], blocks.offset[some][:, None], out=pre)
             pre.flatten(2).baddbmm_(blocks.u[some], blocks.within[some])
-        yield some, pre, spare[: some.stop - start]
+        yield _Group(some, pre, spare[:length])
 
 
-def _activate(net: OneHidden, pre: Tensor, out: Tensor) -> Tensor:
+def _activate(net: OneHidden, group: _Group) -> Tensor:
     """Return the activations of pre-activations, which stay."""
+    out = group.spare
     if net.activation == "gelu":
-        torch.ops.aten.gelu.out(pre, out=out)
+        torch.ops.aten.gelu.out(group.pre, out=out)
     else:
-        torch.clamp_min(pre, 0, out=out)
+        torch.clamp_min(group.pre, 0, out=out)
     return out
 
 
-def _delta(net: OneHidden, pre: Tensor, gradient: Tensor, out: Tensor) -> Tensor:
+def _delta(net: OneHidden, group: _Group, gradient: Tensor) -> Tensor:
     """Return δ, (blocks, n, j, h), from G, (blocks, n, j)."""
+    pre = group.pre
+    out = group.spare
     if net.activation == "gelu":
         out.copy_(gradient[..., None])
         torch.ops.aten.gelu_backward.grad_input(out, pre, grad_input=out)
