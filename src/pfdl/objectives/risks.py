@@ -77,11 +77,13 @@ def _by_class(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     for name, value in {"logits": logits, "labels": labels}.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} are a {type(value).__name__}; give a torch.Tensor.")
-    if logits.ndim not in (1, 2) or labels.ndim != 1 or len(logits) != len(labels):
+    are_one_per_sample = labels.ndim == 1 and logits.ndim in (1, 2)
+    if not are_one_per_sample or len(logits) != len(labels):
         raise ValueError(
             f"logits have shape {tuple(logits.shape)} and labels {tuple(labels.shape)}; "
             "give logits (n,), (n, 1) or (n, classes) and labels (n,)."
         )
     if logits.ndim == 2 and logits.shape[1] > 1:
         return logits, labels
-    return F.pad(logits.reshape(-1, 1), (1, 0)), labels.long()
+    scores_of_class_1 = logits.reshape(-1, 1)
+    return F.pad(scores_of_class_1, (1, 0)), labels.long()

@@ -88,13 +88,17 @@ def balance_gradient(f: Tensor, weights: Tensor) -> Tensor:
     number = treated.sum(0)
     comparable = (number > 0) & (number < len(f))
     weighted = weights[:, None] * treated
-    size = weighted.sum(0)
-    size, rest = torch.where(comparable, size, 1), torch.where(comparable, weights.sum() - size, 1)
-    total = f.T @ weighted  # [k, j] is feature k among those treated with feature j
-    mean, mean_of_rest = total / size, ((f.T @ weights)[:, None] - total) / rest
+    size_of_treated = weighted.sum(0)
+    size = torch.where(comparable, size_of_treated, 1)
+    size_of_rest = torch.where(comparable, weights.sum() - size_of_treated, 1)
+    # [k, j] is feature k among those treated with feature j
+    total = f.T @ weighted
+    total_of_all = (f.T @ weights)[:, None]
+    mean = total / size
+    mean_of_rest = (total_of_all - total) / size_of_rest
     difference = (mean - mean_of_rest) * comparable
     difference = difference - difference.diagonal().diag_embed()
     projected = f @ difference
     gain = (projected - (difference * mean).sum(0)) / size
-    loss = (projected - (difference * mean_of_rest).sum(0)) / rest
+    loss = (projected - (difference * mean_of_rest).sum(0)) / size_of_rest
     return 2 * torch.where(treated, gain, -loss).sum(1)

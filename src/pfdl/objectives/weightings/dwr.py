@@ -15,9 +15,12 @@ from pfdl._internal.collapse import describe_collapse
 from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
 from pfdl.objectives.base import Weighting
 
-# The constants of the published code.
-_BALANCE, _SUM, _SIZE = 2000.0, 0.0005, 0.00005
-_RMSPROP_DECAY, _EPSILON = 0.9, 1e-10
+# The constants of the published code: factors of the three terms, and of TensorFlow's RMSProp.
+_BALANCE = 2000.0
+_SUM = 0.0005
+_SIZE = 0.00005
+_RMSPROP_DECAY = 0.9
+_EPSILON = 1e-10
 
 
 class DWR(Weighting):
@@ -85,29 +88,16 @@ class DWR(Weighting):
         check_matrix("features", features)
         if problem := describe_non_finite("features", features.detach()):
             raise ValueError(problem)
-        centred = features.detach().double()
-        centred = centred - centred.mean(0)
+        exact = features.detach().double()
+        centred = exact - exact.mean(0)
         scale = centred.square().mean(0).sqrt()
-        columns = (centred / torch.where(scale > 0, scale, 1.0)).float()
-        weights = self.solve(columns)
+        columns = centred / torch.where(scale > 0, scale, 1.0)
+        weights = self.solve(columns.float())
         if problem := describe_non_finite("the weights of DWR", weights[None]):
             raise ValueError(problem)
         self.sample_weights = weights
         self._of_mean_one()
-        n, p = features.shape
-        mean, share = (
-            float(self.learnt["mean_weight"]),
-            float(self.learnt["effective_share_of_all"]),
-        )
-        problem, had_collapsed = describe_collapse(mean, n * share, n), self._has_collapsed
-        self._has_collapsed = problem is not None
-        if problem and not had_collapsed:
-            warnings.warn(
-                f"the weights of DWR {problem}. This happens where there are few samples for the"
-                f" features (here {n} for {p}) or these are strongly correlated. Use fewer"
-                " features, such as a narrower embedding, more samples, or another objective.",
-                stacklevel=2,
-            )
+        self._warn_of_collapse(*features.shape)
 
     def solve(self, columns: Tensor) -> Tensor:
         """Return the weights of standardised columns, shape (n, p); a subclass may solve in another
@@ -124,24 +114,43 @@ class DWR(Weighting):
                 "indices are not one whole number per sample; give a tensor of shape (n,)."
             )
         known = len(self.sample_weights)
-        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < known:
-            raise ValueError(
-                f"indices go from {int(indices.min())} to {int(indices.max())} and DWR has weights"
-                f" of {known} samples; call fit(features) with the features of all training samples"
-                " first."
-            )
+        if len(indices):
+            first = int(indices.min())
+            last = int(indices.max())
+            if first < 0 or last >= known:
+                raise ValueError(
+                    f"indices go from {first} to {last} and DWR has weights of {known} samples;"
+                    " call fit(features) with the features of all training samples first."
+                )
         weights = self._of_mean_one()[indices]
         self.finish(weights)  # notes the effective sample size
         return weights
 
     def check_loaded(self) -> None:
         """Refuse weights that are negative or all zero."""
-        if len(self.sample_weights) and (
-            bool((self.sample_weights < 0).any()) or not float(self.sample_weights.sum())
-        ):
+        if not len(self.sample_weights):
+            return
+        if bool((self.sample_weights < 0).any()) or not float(self.sample_weights.sum()):
             raise ValueError(
                 "sample_weights in the state are negative or all zero; they are one weight per"
                 " sample."
+            )
+
+    def _warn_of_collapse(self, n: int, p: int) -> None:
+        """Warn where the weights of all samples fell to zero or on few of them, once while that
+        lasts.
+        """
+        mean = float(self.learnt["mean_weight"])
+        share = float(self.learnt["effective_share_of_all"])
+        problem = describe_collapse(mean, n * share, n)
+        is_new = problem is not None and not self._has_collapsed
+        self._has_collapsed = problem is not None
+        if is_new:
+            warnings.warn(
+                f"the weights of DWR {problem}. This happens where there are few samples for the"
+                f" features (here {n} for {p}) or these are strongly correlated. Use fewer"
+                " features, such as a narrower embedding, more samples, or another objective.",
+                stacklevel=3,
             )
 
     def _of_mean_one(self) -> Tensor:
@@ -186,9 +195,8 @@ class BatchDWR(Weighting):
         return self.finish(weights)
 
     def _learn(self, x: Tensor) -> list[Tensor]:
-        return [
-            decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate).weights
-        ]
+        learnt = decorrelating_weights(x, steps=self.steps, learning_rate=self.learning_rate)
+        return [learnt.weights]
 
 
 class LearntWeights(NamedTuple):
@@ -214,7 +222,9 @@ def decorrelating_weights(
     """
     root = x.new_ones(len(x))
     mean_square = torch.ones_like(root)
-    previous, loss, taken = math.inf, math.inf, 0
+    previous = math.inf
+    loss = math.inf
+    taken = 0
     with torch.no_grad():
         while taken < steps:
             taken += 1
@@ -263,9 +273,8 @@ def decorrelating_weights_by_lbfgs(x: Tensor, *, steps: int, tol: float) -> Lear
 
     solver.step(evaluate)  # type: ignore[no-untyped-call]
     weights = root.detach().square()
-    return LearntWeights(
-        weights, float(dwr_loss_and_gradient(x, weights)[0]), int(solver.state[root]["n_iter"])
-    )
+    loss, _ = dwr_loss_and_gradient(x, weights)
+    return LearntWeights(weights, float(loss), int(solver.state[root]["n_iter"]))
 
 
 def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -277,36 +286,56 @@ def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """
     n, p = x.shape
     excess = weights.sum() - n
-    lengths, quadratic = (_by_samples if n < p else _by_features)(x, weights)
-    gradient = quadratic / n + 2.0 * _SUM * excess + 2.0 * _SIZE * weights
-    loss = _BALANCE / p * lengths.sum() + _SUM * excess.square() + _SIZE * weights.square().sum()
+    rows = _by_samples(x, weights) if n < p else _by_features(x, weights)
+    loss = _BALANCE / p * rows.lengths.sum()
+    loss = loss + _SUM * excess.square() + _SIZE * weights.square().sum()
+    gradient = rows.quadratic / n + 2.0 * _SUM * excess + 2.0 * _SIZE * weights
     return loss, gradient
 
 
-def _by_features(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the lengths of C's rows and (x_i − m)ᵀ D (x_i − m) from p × p matrices, without a copy
-    of x.
+class _Rows(NamedTuple):
+    """What loss and gradient need of the rows of C.
+
+    Attributes:
+        lengths: Of each row, shape (p,).
+        quadratic: (x_i − m)ᵀ D (x_i − m) of each sample, shape (n,).
     """
-    p = x.shape[1]
+
+    lengths: Tensor
+    quadratic: Tensor
+
+
+def _by_features(x: Tensor, weights: Tensor) -> _Rows:
+    """Compute with p × p matrices, without a copy of x."""
+    n, p = x.shape
     mean = x.T @ weights / weights.sum()
     weighted = x * weights[:, None]
-    covariance = x.T @ weighted / len(x) - torch.outer(mean, weighted.mean(0))
+    covariance = x.T @ weighted / n - torch.outer(mean, weighted.mean(0))
     covariance = covariance - covariance.diagonal().diag_embed()
-    lengths = covariance.square().sum(1).clamp(min=torch.finfo(x.dtype).tiny).sqrt()
+    lengths = _root(covariance.square().sum(1))
     direction = covariance * (_BALANCE / p / lengths)[:, None]
-    quadratic = torch.einsum("ij,ij->i", x @ direction, x)
-    return lengths, quadratic - x @ ((direction + direction.T) @ mean) + mean @ direction @ mean
+    # The quadratic form of x_i − m, term by term
+    of_x = torch.einsum("ij,ij->i", x @ direction, x)
+    mixed = x @ ((direction + direction.T) @ mean)
+    of_mean = mean @ direction @ mean
+    return _Rows(lengths, of_x - mixed + of_mean)
 
 
-def _by_samples(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same from n × n matrices, for a batch of fewer samples than features."""
+def _by_samples(x: Tensor, weights: Tensor) -> _Rows:
+    """Compute with n × n matrices, for a batch of fewer samples than features."""
     n, p = x.shape
     centred = x - weights @ x / weights.sum()
     weighted = centred * weights[:, None]
     products = centred @ centred.T
     diagonal = (weighted * centred).sum(0) / n
-    squares = (weighted * (products @ weighted)).sum(0) / n**2 - diagonal.square()
-    lengths = squares.clamp(min=torch.finfo(x.dtype).tiny).sqrt()
+    of_whole_rows = (weighted * (products @ weighted)).sum(0) / n**2
+    lengths = _root(of_whole_rows - diagonal.square())
     scaled = centred * (_BALANCE / p / lengths)
-    quadratic = (products * (scaled @ centred.T)) @ weights / n
-    return lengths, quadratic - (scaled * centred) @ diagonal
+    of_whole = (products * (scaled @ centred.T)) @ weights / n
+    of_diagonal = (scaled * centred) @ diagonal
+    return _Rows(lengths, of_whole - of_diagonal)
+
+
+def _root(squares: Tensor) -> Tensor:
+    """Return the square roots, of which none is zero: they are divided by."""
+    return squares.clamp(min=torch.finfo(squares.dtype).tiny).sqrt()

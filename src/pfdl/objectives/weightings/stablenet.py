@@ -77,25 +77,32 @@ class StableNet(Weighting):
         """Learn the weights of a batch of features, shape (n, p), and remember the batch."""
         check_matrix("features", features)
         u = features.detach().float()
-        if problem := describe_non_finite(
-            "features", u
-        ):  # it would spoil the memory for all later batches
-            raise ValueError(problem)
-        if self.memory_features.numel() and u.shape[1] != self.memory_features.shape[1]:
-            raise ValueError(
-                f"features have {u.shape[1]} columns, but StableNet remembers batches of "
-                f"{self.memory_features.shape[1]}; give features of one width."
-            )
-        memory = [self.memory_features, self.memory_weights] if self.memory_features.numel() else []
+        self._check(u)
+        maps = draw_maps(u, self.functions, self.steps)
+        memory = [self.memory_features, self.memory_weights] if self._remembers else []
         settings = (self.functions, self.steps, self.learning_rate, self.momentum, self.balance)
-        (logits,) = self.captured.run(
-            self._learn, [u, *draw_maps(u, self.functions, self.steps), *memory], settings
-        )
+        (logits,) = self.captured.run(self._learn, [u, *maps, *memory], settings)
         if self.training:
             if problem := describe_non_finite("the weights of StableNet", logits[None]):
                 raise ValueError(problem)
             self._remember(u, logits)
         return self.finish(logits.softmax(0))
+
+    @property
+    def _remembers(self) -> bool:
+        return self.memory_features.numel() > 0
+
+    def _check(self, u: Tensor) -> None:
+        """Raise unless the memory can take up these features."""
+        # A value that is not finite would spoil the memory for all later batches
+        if problem := describe_non_finite("features", u):
+            raise ValueError(problem)
+        width = self.memory_features.shape[1]
+        if self._remembers and u.shape[1] != width:
+            raise ValueError(
+                f"features have {u.shape[1]} columns, but StableNet remembers batches of {width};"
+                " give features of one width."
+            )
 
     @torch.no_grad()
     def _learn(self, u: Tensor, frequency: Tensor, phase: Tensor, *memory: Tensor) -> list[Tensor]:
@@ -104,18 +111,20 @@ class StableNet(Weighting):
         """
         logits = torch.ones_like(u[:, 0])
         velocity = torch.zeros_like(logits)
-        with_memory, *remembered = (torch.cat([u, memory[0]]), memory[1]) if memory else (u,)
+        with_memory = torch.cat([u, memory[0]]) if memory else u
+        remembered = memory[1:]
         for step in range(self.steps):
             mapped = fourier_features(with_memory, frequency[step], phase[step])
             everyone = torch.cat([logits, *remembered]).softmax(0)
             gradient = dependence_gradient(mapped, everyone) / self.balance
-            own, weights = everyone[: len(u)], logits.softmax(0)
-            slope = own * (gradient[: len(u)] - everyone @ gradient)  # through the softmax over all
+            # Through the softmax over all
+            slope = everyone[: len(u)] * (gradient[: len(u)] - everyone @ gradient)
+            weights = logits.softmax(0)
             slope += 2 * weights * (weights - weights @ weights)
             velocity.mul_(self.momentum).add_(slope)
-            logits.add_(
-                velocity, alpha=-self.learning_rate * (1.0 if 2 * step < self.steps else 0.1)
-            )
+            is_first_half = 2 * step < self.steps
+            rate = self.learning_rate * (1.0 if is_first_half else 0.1)
+            logits.add_(velocity, alpha=-rate)
         return [logits]
 
     def check_loaded(self) -> None:
@@ -134,33 +143,34 @@ class StableNet(Weighting):
         """Blend the batch into the memory; a shorter one (the last of an epoch) into its first
         rows.
         """
-        if not self.memory_features.numel():
-            self.memory_features, self.memory_weights = u.clone(), logits.clone()
-        rows = min(len(u), len(self.memory_features))
+        if not self._remembers:
+            self.memory_features = u.clone()
+            self.memory_weights = logits.clone()
         seen = int(self.batches_seen)
         kept = seen / (seen + 1) if seen < WARM_BATCHES else self.decay
-        self.memory_features[:rows] = kept * self.memory_features[:rows] + (1 - kept) * u[:rows]
-        self.memory_weights[:rows] = kept * self.memory_weights[:rows] + (1 - kept) * logits[:rows]
+        rows = min(len(u), len(self.memory_features))
+        features = self.memory_features[:rows]
+        weights = self.memory_weights[:rows]
+        features.copy_(kept * features + (1 - kept) * u[:rows])
+        weights.copy_(kept * weights + (1 - kept) * logits[:rows])
         self.batches_seen += 1
 
 
 def draw_maps(u: Tensor, functions: int, steps: int) -> tuple[Tensor, Tensor]:
     """Draw for each step a frequency for each function, and a phase for each of its features."""
     frequency = torch.randn(steps, functions, 1, 1, device=u.device, dtype=u.dtype)
-    return frequency, 2 * math.pi * torch.rand(
-        steps, functions, 1, u.shape[1], device=u.device, dtype=u.dtype
-    )
+    turns = torch.rand(steps, functions, 1, u.shape[1], device=u.device, dtype=u.dtype)
+    return frequency, 2 * math.pi * turns
 
 
 def fourier_features(u: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
     """Map each feature, (n, p), by frequencies (functions, 1, 1) and phases (functions, 1, p):
     (functions, n, p).
     """
-    angle = frequency * u + phase
-    angle = angle - angle.amin(-1, keepdim=True)
-    angle = (
-        angle / angle.amax(-1, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny) * (math.pi / 2)
-    )
+    affine = frequency * u + phase
+    above = affine - affine.amin(-1, keepdim=True)
+    highest = above.amax(-1, keepdim=True).clamp(min=torch.finfo(u.dtype).tiny)
+    angle = above / highest * (math.pi / 2)
     return math.sqrt(2 / len(frequency)) * (angle.cos() + angle.sin())
 
 
