@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test docs inventories lint format bench release clean
+.PHONY: help setup demo test docs inventories lint lowest year-before format bench release clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,20 @@ lint: $(READY) ## ruff (lint and format), mypy --strict, and the direction of im
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The first steps of a newcomer, on other versions than those of constraints.txt
+lowest: ## README's code and a training to its diagnosis, on the lowest versions that pyproject.toml allows
+	$(call first-steps,lowest,--resolution lowest-direct)
+
+year-before: ## the same, on PyTorch 2.8
+	$(call first-steps,year-before,'torch==2.8.*')
+
+define first-steps
+	$(PYTHON) -m venv --clear build/$(1)
+	build/$(1)/bin/python -m pip install --quiet uv
+	build/$(1)/bin/uv pip install --quiet --python build/$(1) $(2) '.[images,parquet]'
+	OMP_NUM_THREADS=1 build/$(1)/bin/python .github/first_steps.py
+endef
 
 release: $(READY) ## build both distributions, check them, run the demonstration from their wheels and tests from the sdist
 	$(BIN)/python -m pip install --quiet build twine

@@ -17,7 +17,7 @@ from torch import nn
 
 from pfdl._internal.files import write_atomically, write_json
 from pfdl.runs import CONFIG, read_run
-from pfdl.vision.backbones import make_backbone
+from pfdl.vision.backbones import check_backbone_name, make_backbone
 from pfdl.vision.pixels import MEAN, STD
 
 WEIGHTS = "model.safetensors"
@@ -120,13 +120,12 @@ def load_model(path: str | Path) -> TrainedModel:
         raise FileNotFoundError(
             f"there is no {WEIGHTS} in {folder}; its training has saved none yet."
         )
+    # Imports the backbone's library: PyTorch 2.6 to 2.8 cannot import it on the device "meta".
+    check_backbone_name(config.backbone)
     try:
         state = load_file(weights)
-        with (
-            suppress(NotImplementedError),
-            torch.device("meta"),
-        ):  # some models compute while they are built
-            # A damaged configuration must not take all memory
+        # A damaged configuration must not take all memory; some models compute while they are built
+        with suppress(NotImplementedError), torch.device("meta"):
             _build(config).load_state_dict(state, assign=True)
         model = _build(config)
         model.load_state_dict(state)
