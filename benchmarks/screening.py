@@ -1,7 +1,7 @@
 """How often the selection screen is right: on random tables without selection, and on MMADS by bias
 rate.
 
-    python benchmarks/screening.py   # prints the counts, writes docs/results/screening.csv
+    python benchmarks/screening.py   # prints the counts, writes evidence/screening/results.csv.gz
 
 A line of the CSV is one table. Without selection it says whether a column is lost, by the simple
 rule "m significant and k/m < 0.4" and by the estimator; on MMADS, whether exactly V_b is found to
@@ -23,7 +23,7 @@ from pfdl.tabular import SelectionScreen
 from pfdl.tabular.screening import FOLLOWS_LABEL
 from pfdl_lab.mmads.paper import CELLS
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "screening.csv"
+RESULTS = Path(__file__).parents[1] / "evidence" / "screening" / "results.csv.gz"
 RATES = (1.1, 1.2, 1.3, 1.5, 1.7, 2.0, 3.0, -1.7)
 TABLES = 40
 

@@ -5,7 +5,7 @@ Features are p noisy, rectified, nonlinear mixtures of 8 latent factors, so that
 known from the others. g trains on fresh mini-batches of 128, as it does beside a model, with the
 library's default optimiser.
 
-    python benchmarks/sharing.py   # prints the table, writes docs/results/sharing.csv
+    python benchmarks/sharing.py   # prints the table, writes evidence/sharing/results.csv.gz
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.progress import track
 
 import pfdl
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "sharing.csv"
+RESULTS = Path(__file__).parents[1] / "evidence" / "sharing" / "results.csv.gz"
 SIZES = [(64, 64), (256, 128)]
 CHECKPOINTS = (100, 300)
 

@@ -27,7 +27,7 @@ extensions = [
     *("sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton"),
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["results/*/*"]
+exclude_patterns = ["tutorials/*/*"]
 html_theme = "furo"
 html_title = f"pfdl {release}"
 html_static_path = ["_static"]

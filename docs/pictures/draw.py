@@ -19,7 +19,7 @@ from pfdl.tabular import SelectionScreen
 from pfdl.tabular.screening import RATIO_THRESHOLD
 
 HERE = Path(__file__).parent
-PHASES = HERE.parent / "results" / "phases" / "results.csv"
+PHASES = HERE.parents[1] / "evidence" / "phases" / "results.csv.gz"
 BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
 
 

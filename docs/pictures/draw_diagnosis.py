@@ -1,8 +1,8 @@
 """Walk from a folder to a diagnosis, and keep what docs/tutorials/diagnosis.md shows.
 
 Run it by ``python docs/pictures/draw_diagnosis.py``. It runs the commands of that page in a folder
-of its own, writes what they print to ``docs/results/diagnosis/``, from which the page quotes, and
-takes the picture of the diagnosis, for which it needs Playwright and Chromium.
+of its own, writes what they print to ``docs/tutorials/diagnosis-printed/``, from which the page
+quotes, and takes the picture of the diagnosis, for which it needs Playwright and Chromium.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from typer.testing import CliRunner
 from pfdl.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PAGE, KEPT = ROOT / "docs" / "tutorials" / "diagnosis.md", ROOT / "docs" / "results" / "diagnosis"
+PAGE, KEPT = (
+    ROOT / "docs" / "tutorials" / "diagnosis.md",
+    ROOT / "docs" / "tutorials" / "diagnosis-printed",
+)
 PICTURE = {"width": 900, "height": 1760}
 
 

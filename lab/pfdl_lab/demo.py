@@ -68,13 +68,17 @@ def run(folder: Path, console: Console) -> tuple[Path, Written]:
     execution = Execution(JOBS, console=console, command=COMMAND)
     parts = [folder / name for name in ("mmads", "colored-digits", "images")]
     console.print("1 of 3: linear models on tables that were selected with a bias (MMADS)")
-    mmads.run(TABLES, parts[0], execution)
+    of_tables = mmads.run(TABLES, parts[0], execution)
     console.print(
         "2 of 3: digits whose colours are reversed in the test (scikit-learn's, in place of MNIST)"
     )
-    colored_mnist.run(DIGITS, parts[1], folder=None, execution=execution)
+    of_digits = colored_mnist.run(DIGITS, parts[1], folder=None, execution=execution)
     console.print("3 of 3: generated shapes whose backgrounds change, with and without PFDL")
     at_once = min(MAX_TRAININGS, joblib.effective_n_jobs(JOBS))
-    images.run(IMAGES, [ImageData("shapes")], parts[2], replace(execution, jobs=at_once))
+    shapes = [ImageData("shapes")]
+    of_images = images.run(IMAGES, shapes, parts[2], replace(execution, jobs=at_once))
     page = folder / "report.html"
-    return page, write_report(parts, page, title=TITLE, preface=PREFACE, with_findings=True)
+    tables = dict(zip(parts, (of_tables, of_digits, of_images), strict=True))
+    return page, write_report(
+        parts, page, title=TITLE, preface=PREFACE, tables=tables, with_findings=True
+    )

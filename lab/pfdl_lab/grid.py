@@ -4,10 +4,13 @@ missing.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,10 +30,12 @@ from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.workers import Function, Task
 from pfdl.runs import set_aside
 from pfdl_lab.progress import task_bars
-from pfdl_lab.report.reading import read_task
+from pfdl_lab.report.reading import RESULTS, check_task, read_task
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 ResultRow = Mapping[str, Any]
+PACK = "finished.jsonl.gz"
+"""What the finished tasks of a finished run left, a line each."""
 
 
 def run_grid(
@@ -83,11 +88,54 @@ def run_grid(
     )
 
 
-def write_results(results: pd.DataFrame, folder: Path, **how: Any) -> None:
-    """Write ``results.csv`` of a run folder, whole or not at all; further arguments are those of
-    ``to_csv``.
+def finish(results: pd.DataFrame, folder: Path, *task_folders: str, **how: Any) -> None:
+    """Write ``results.csv`` of a run folder, and leave no file for each task behind.
+
+    Args:
+        results: The table.
+        folder: The run folder.
+        task_folders: Names of the folders of tasks in it. What they hold goes into one compressed
+            file each, from which a larger run resumes.
+        how: Further arguments of ``to_csv``.
     """
-    write_atomically(folder / "results.csv", results.to_csv(index=False, **how))
+    write_atomically(folder / RESULTS, results.to_csv(index=False, **how))
+    for name in task_folders:
+        _pack(folder / name)
+
+
+def _pack(folder: Path) -> None:
+    """Put the files of finished tasks into one."""
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        return
+    kept = dict(_packed(folder))
+    for path in files:
+        with suppress(ValueError):  # a damaged one is set aside when its task is asked for
+            task, rows = read_task(path)
+            kept[path.stem] = {"task": task, "rows": rows}
+    lines = [json.dumps([name, one]) for name, one in sorted(kept.items())]
+    write_atomically(folder / PACK, gzip.compress("\n".join(lines).encode(), mtime=0))
+    for path in files:
+        if path.stem in kept:
+            path.unlink()
+
+
+def _packed(folder: Path) -> Mapping[str, Any]:
+    """Return what the finished tasks of a folder left, by the names of their files."""
+    path = folder / PACK
+    try:
+        return _read_pack(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return {}
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        set_aside(path, error)
+        return {}
+
+
+@lru_cache(maxsize=4)
+def _read_pack(path: Path, changed: int) -> Mapping[str, Any]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return dict(json.loads(line) for line in lines)
 
 
 def unfinished(tasks: Sequence[Task], folder: Path) -> list[Task]:
@@ -105,14 +153,16 @@ def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
     set aside.
     """
     path = _path(folder, task)
+    kept = None if path.exists() else _packed(folder).get(path.stem)
     try:
-        stored, rows = read_task(path)
+        stored, rows = read_task(path) if kept is None else check_task(kept, folder / PACK)
         if stored != json.loads(json.dumps(task)):
             raise ValueError(f"{path} does not hold the results of the task that its name says.")
     except FileNotFoundError:
         return None
     except ValueError as error:
-        set_aside(path, error)
+        if kept is None:
+            set_aside(path, error)
         return None
     return rows
 

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from pfdl._internal.files import read_json, write_atomically
 from pfdl.runs import Run, read_run, version_of
+from pfdl_lab import readout, register, spuco_mnist
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
 from pfdl_lab.mmads import readings_section as readings, section as mmads
 from pfdl_lab.report import markdown, trainings
 from pfdl_lab.report.blocks import Block, Heading, Listing, Section, Table, TableLine, Text, render
-from pfdl_lab.report.reading import RESULTS, find_runs, read_results
+from pfdl_lab.report.reading import RESULTS, Columns, find_runs, read_results
 
-Builder = Callable[[Run, list[str]], Section]
-
-SECTIONS: Mapping[str, Builder] = {
-    one.KIND: one.build for one in (mmads, readings, colored_mnist, images)
+SECTIONS: Mapping[str, Any] = {
+    one.KIND: one for one in (mmads, readings, colored_mnist, images, readout, spuco_mnist)
 }
-"""From the kind of a run to what makes its section; a builder adds a sentence to its list for what
-it cannot read.
+"""From the kind of a run to the module that makes its section from its table; the columns that the
+table must have are the module's, too.
 """
+
+Tables = Mapping[Path, pd.DataFrame]
+"""By their run folder, the tables of runs that this process has just made."""
 
 TABLE = "table.md"
 MAX_ROWS, MAX_COLUMNS = 200, 16
@@ -54,6 +58,7 @@ def write_report(
     *,
     title: str = "pfdl report",
     preface: str = "",
+    tables: Tables | None = None,
     with_findings: bool = False,
 ) -> Written:
     """Write one page about the runs in some folders.
@@ -61,10 +66,10 @@ def write_report(
     Args:
         paths: Run folders, and folders that hold run folders.
         output: The file to write; it is there whole or not at all. A name that ends in ``.md``
-            gives Markdown: of a page that is there already, everything above the line that begins
-            with ``<!-- All below`` is kept.
+            gives Markdown.
         title: Name of the page.
         preface: A paragraph before everything else.
+        tables: Tables of runs, by their folders; others are read.
         with_findings: Whether an HTML page says in a sentence what each experiment found. That is
             for the demonstration; what other runs show, a person writes.
 
@@ -76,72 +81,90 @@ def write_report(
         OSError: If the page cannot be written.
     """
     problems = list[str]()
-    runs = find_runs(paths, problems)
-    if not runs:
-        raise ValueError(" ".join(["there is nothing to report.", *problems]))
-    as_markdown = output.suffix == ".md"
-    sections = build_sections(runs, problems, with_commands=as_markdown)
-    sections = [section if with_findings else replace(section, finding="") for section in sections]
-    if as_markdown:
-        *names, name = (path.name if path.is_absolute() else str(path) for path in (*paths, output))
-        command = f"pfdl report {' '.join(names)} -o {name}"
-        # The last: how the runs were made
-        shown = markdown.render(sections[:-1], level=2, prefix=f"{output.stem}-")
-        tables = "".join(f"> {problem}\n\n" for problem in dict.fromkeys(problems)) + shown.text
-        before = output.read_text(encoding="utf-8") if output.exists() else ""
-        text = markdown.replace_tables(before, tables, command)
-        markdown.Markdown(text.lstrip(), shown.pictures).write(output)
+    runs = _runs(paths, problems)
+    sections = build_sections(runs, problems, tables)
+    findings = {section.title: section.finding for section in sections if section.finding}
+    if not with_findings:
+        sections = [replace(section, finding="") for section in sections]
+    introduction = [*([Text(preface)] if preface else []), *_introduction(runs, problems)]
+    if output.suffix == ".md":
+        page = markdown.render([Section(title, introduction), *sections], prefix=f"{output.stem}-")
+        page.write(output)
     else:
         now = datetime.now(timezone.utc)
         made = f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC."
-        introduction = [*([Text(preface)] if preface else []), *_introduction(runs, problems)]
-        page = render(
-            title, introduction, sections, f"{made} This file needs nothing from the network."
-        )
-        write_atomically(output, page)
-    return Written(
-        problems, {section.title: section.finding for section in sections if section.finding}
-    )
+        closing = f"{made} This file needs nothing from the network."
+        write_atomically(output, render(title, introduction, sections, closing))
+    return Written(problems, findings if with_findings else {})
 
 
-def write_tables(folder: Path) -> tuple[Section, list[Path]]:
+def print_report(paths: Sequence[Path]) -> list[str]:
+    """Print the words and tables about the runs in some folders; return what could not be read.
+
+    Raises:
+        ValueError: If there are no runs at all.
+    """
+    problems = list[str]()
+    runs = _runs(paths, problems)
+    *sections, _ = build_sections(runs, problems)
+    for section in sections:
+        markdown.print_section(section)
+    return problems
+
+
+def _runs(paths: Sequence[Path], problems: list[str]) -> list[Run]:
+    runs = find_runs(paths, problems)
+    if not runs:
+        raise ValueError(" ".join(["there is nothing to report.", *problems]))
+    return runs
+
+
+def write_tables(folder: Path, results: pd.DataFrame) -> tuple[Section, list[Path]]:
     """Write the tables and plots of a run into its folder, as Markdown with pictures.
 
     Args:
         folder: The run folder.
+        results: Its table.
 
     Returns:
         What the page holds; and the results, the page and its pictures.
     """
-    run, problems = read_run(folder), list[str]()
-    section = _with_command(_build(run, problems), run)
-    section = replace(
-        section, blocks=[*(Text(problem, "warning") for problem in problems), *section.blocks]
-    )
+    problems = list[str]()
+    section = _build(read_run(folder), results, problems)
+    warnings = [Text(problem, "warning") for problem in problems]
+    section = replace(section, blocks=[*warnings, *section.blocks])
     return section, [folder / RESULTS, *markdown.render([section]).write(folder / TABLE)]
 
 
 def build_sections(
-    runs: Sequence[Run], problems: list[str], *, with_commands: bool = False
+    runs: Sequence[Run], problems: list[str], tables: Tables | None = None
 ) -> list[Section]:
     """Build a section for each run of an experiment, one for all trainings, and one that says how
     they were made.
     """
     experiments = [run for run in runs if run.kind != trainings.KIND]
     single = [run for run in runs if run.kind == trainings.KIND]
-    sections = [_named(_build(run, problems), run, experiments) for run in experiments]
-    if with_commands:
-        sections = [
-            _with_command(section, run) for section, run in zip(sections, experiments, strict=True)
-        ]
+    known = tables or {}
+    sections = []
+    for run in experiments:
+        results = known.get(run.folder)
+        if results is None:
+            results = read_results(run, _columns(run.kind), problems)
+        sections.append(_named(_build(run, results, problems), run, experiments))
     if single:
         sections.append(trainings.build(single, problems))
     return [*sections, _provenance(runs)]
 
 
-def _build(run: Run, problems: list[str]) -> Section:
+def _columns(kind: str) -> Columns:
+    return SECTIONS[kind].COLUMNS if kind in SECTIONS else Columns()
+
+
+def _build(run: Run, results: pd.DataFrame, problems: list[str]) -> Section:
+    """Build the section of a run from its table; where it holds declarations, with their tests."""
+    build = SECTIONS[run.kind].build if run.kind in SECTIONS else _build_unknown
     try:
-        return SECTIONS.get(run.kind, _build_unknown)(run, problems)
+        section: Section = build(run, _columns(run.kind).check(results))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # Settings are whatever the file says; one run that says nonsense must not cost the page of
         # all others.
@@ -151,29 +174,38 @@ def _build(run: Run, problems: list[str]) -> Section:
         return Section(
             f"{run.folder} ({run.kind})", [Text("This run could not be shown.", "warning")]
         )
+    command = run.settings.get("command")
+    first = [Text(f"`{command}`")] if command else []
+    return replace(section, blocks=[*first, *register.blocks(run.folder), *section.blocks])
 
 
-def _build_unknown(run: Run, problems: list[str]) -> Section:
+def _build_unknown(run: Run, results: pd.DataFrame) -> Section:
     """Show the results of a kind of run that has no section of its own as they stand."""
-    results = read_results(run, names=[], numbers=[], keys=[], problems=problems)
     title = f"{run.folder.resolve().name} ({run.kind})"
     if not len(results):
         return Section(title, [Text("No finished results yet.", "warning")])
+    chosen = run.folder / "chosen.json"  # by pfdl sweep
+    blocks: list[Block] = []
+    if chosen.is_file():
+        blocks.append(Text(f"Chosen: {read_json(chosen)['candidate']}."))
+    parts = results.groupby("table") if "table" in results else [("", results)]
+    for name, part in parts:
+        table = part.drop(columns="table", errors="ignore").dropna(axis=1, how="all")
+        blocks.append(_as_it_stands(table, f"{name}: " * bool(name)))
+    return Section(title, blocks)
+
+
+def _as_it_stands(results: pd.DataFrame, name: str) -> Table:
     shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
     first, *others = (
-        str(name).removeprefix("user_attrs_").removeprefix("params_") for name in shown.columns
+        str(column).removeprefix("user_attrs_").removeprefix("params_") for column in shown.columns
     )
-    words = [
-        [f"{one:.6g}" if isinstance(one, float) else str(one) for one in line]
-        for line in shown.to_numpy(object)
-    ]
-    rows = [TableLine(line[0], tuple(line[1:])) for line in words]
-    note = f"All {results.shape[0]} lines and {results.shape[1]} columns are in {RESULTS}."
-    chosen = run.folder / "chosen.json"  # by pfdl sweep
-    blocks: list[Block] = (
-        [Text(f"Chosen: {read_json(chosen)['candidate']}.")] if chosen.is_file() else []
-    )
-    return Section(title, [*blocks, Table("Results as they stand", first, others, rows, note=note)])
+    rows = []
+    for line in shown.to_numpy(object):
+        words = [f"{one:.6g}" if isinstance(one, float) else str(one) for one in line]
+        rows.append(TableLine(words[0], tuple(words[1:])))
+    note = f"{name}{results.shape[0]} lines and {results.shape[1]} columns in all."
+    return Table(f"{name}results as they stand", first, others, rows, note=note)
 
 
 def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:
@@ -181,11 +213,6 @@ def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:
     if sum(other_run.kind == run.kind for other_run in runs) == 1 or run.kind not in SECTIONS:
         return section
     return replace(section, title=f"{section.title}: {run.folder.resolve().name}")
-
-
-def _with_command(section: Section, run: Run) -> Section:
-    command = run.settings.get("command")
-    return replace(section, blocks=[*([Text(f"`{command}`")] if command else []), *section.blocks])
 
 
 def _introduction(runs: Sequence[Run], problems: Sequence[str]) -> list[Block]:

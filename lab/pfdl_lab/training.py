@@ -65,6 +65,7 @@ def train_row(
     *,
     layer: int = -1,
     class_centred: bool = False,
+    draws: Tensor | None = None,
     device: str = "cpu",
     after_epoch: Callable[[Progress], None] | None = None,
 ) -> dict[str, float]:
@@ -79,6 +80,8 @@ def train_row(
             the one before it.
         class_centred: Whether the objective sees the features with every class of a batch at its
             own mean.
+        draws: How often the sampler ``"shuffle"`` draws each sample relative to the others, shape
+            (n,); by default each comes once an epoch.
         device: Where to compute.
         after_epoch: Called after every epoch; it may look, and must leave the network as it was.
 
@@ -116,6 +119,7 @@ def train_row(
                 samples.inputs,
                 samples.labels,
                 environments,
+                draws=draws,
                 device=device,
                 after_epoch=look,
             )

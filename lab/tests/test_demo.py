@@ -53,7 +53,7 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
     ended = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert ended.exit_code == 0, ended.output
     assert ended.stdout.splitlines()[-1] == str(tmp_path / "report.html")
-    assert {path: when_written(tmp_path)[path] for path in done} == done  # not done again
+    assert not when_written(tmp_path)  # a finished run keeps no file for each task
     printed = " ".join(ended.stdout.split())
     for title in (
         "Tables under biased selection (MMADS)",

@@ -21,7 +21,7 @@ from tests.processes import Forked
 
 from pfdl._internal.workers import WorkerLostError, _call_for
 from pfdl.cli.main import main
-from pfdl_lab.grid import run_grid
+from pfdl_lab.grid import PACK, finish, run_grid
 from pfdl_lab.progress import EVERY, report
 from pfdl_lab.workers import Execution
 
@@ -205,6 +205,30 @@ def test_sigterm_ends_a_command_with_a_sentence_and_no_complaint_of_its_workers(
     assert re.fullmatch(
         r"(\d+ of 18 tasks done\n)*Stopped\. What is finished is kept; .*\n", process.stderr
     )
+
+
+def test_a_finished_run_keeps_one_file_and_a_larger_one_resumes_from_it(tmp_path, calls):
+    first = run_grid(squares, tasks(calls, (1, 2)), tmp_path / "cells")
+    finish(first, tmp_path, "cells", "nothing-here")
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == [PACK]
+    both = run_grid(squares, tasks(calls, (1, 2, 3)), tmp_path / "cells")
+    finish(both, tmp_path, "cells")
+    assert calls.read_text().split() == ["1", "2", "3"]
+    assert run_grid(squares, tasks(calls, (3, 1)), tmp_path / "cells")["base"].tolist() == [
+        3,
+        3,
+        1,
+        1,
+    ]
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 1 + 6
+
+
+def test_a_damaged_file_of_finished_tasks_is_set_aside_and_they_are_done_again(tmp_path, calls):
+    results = run_grid(squares, tasks(calls), tmp_path / "cells")
+    finish(results, tmp_path, "cells")
+    (tmp_path / "cells" / PACK).write_bytes(b"torn")
+    assert run_grid(squares, tasks(calls), tmp_path / "cells").equals(results)
+    assert calls.read_text().split() == ["1", "2", "3"] * 2
 
 
 def test_workers_use_one_thread_and_give_the_others_back(tmp_path):

@@ -48,11 +48,19 @@ def test_two_runs_of_one_kind_are_told_apart(tmp_path):
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Colored digits (Colored-MNIST): first</h2>" in page
     assert "Colored digits (Colored-MNIST): second</h2>" in page
-    # A page may be published, and an absolute path name a person
     typed(f"report {tmp_path} -o {tmp_path / 'r.md'}")
-    assert f"`pfdl report {tmp_path.name} -o r.md`" in (tmp_path / "r.md").read_text(
-        encoding="utf-8"
-    )
+    page = (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "# Colored digits (Colored-MNIST): second\n" in page
+
+
+def test_without_a_page_the_tables_are_printed(tmp_path):
+    make_training(tmp_path / "good")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json").write_text("{")
+    result = typed(f"report {tmp_path}")
+    assert "**Accuracies in percent on 80 images (test)**" in result.stdout
+    assert f"{tmp_path}/torn was left out" in result.stderr
+    assert "name run folders" in typed("report", fails=True).stderr
 
 
 def test_without_any_run_there_is_a_sentence_and_no_page(tmp_path):

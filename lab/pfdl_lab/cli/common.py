@@ -6,12 +6,15 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from pfdl_lab.workers import Execution
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_TABLES = 4
 """So many tables of a run are printed on the terminal; all are in its folder."""
@@ -54,25 +57,27 @@ def _this_command() -> str:
     )
 
 
-def print_tables(output: Path) -> None:
+def print_tables(output: Path, results: pd.DataFrame) -> None:
     """Write the tables and plots of an experiment into its run folder, print the first, and name
     the files.
+
+    Args:
+        output: The run folder.
+        results: What the experiment has returned.
     """
     from pfdl_lab.report.blocks import Table, Text
     from pfdl_lab.report.markdown import print_table
     from pfdl_lab.reporting import TABLE, write_tables
 
-    section, files = write_tables(output)
+    section, files = write_tables(output, results)
     tables = [block for block in section.blocks if isinstance(block, Table)]
     for table in tables[:MAX_TABLES]:
         print_table(table)
-    notes = [
-        block.text
-        for block in section.blocks
-        if isinstance(block, Text) and block.tone == "warning"
-    ]
+    for block in section.blocks:
+        if isinstance(block, Text) and block.tone == "warning":
+            typer.echo(f"Note: {block.text}")
     left = len(tables) - MAX_TABLES
-    for note in [*notes, *([f"{left} more tables stand in {TABLE}."] if left > 0 else [])]:
-        typer.echo(f"Note: {note}")
+    if left > 0:
+        typer.echo(f"Note: {left} more tables stand in {TABLE}.")
     for path in files:
         typer.echo(path)

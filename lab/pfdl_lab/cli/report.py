@@ -16,31 +16,54 @@ from pfdl.cli.common import exit_on_user_error
 
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUNS…", help="Run folders, and folders that hold run folders."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="RUNS…",
+            help="Run folders, and folders that hold run folders; studies of evidence/, too.",
+        ),
+    ] = None,
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="The page to write; a name in .md gives Markdown."),
-    ] = (Path("report.html")),
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="A page to write: HTML, or Markdown if its name ends in .md."
+        ),
+    ] = None,
+    of_tests: Annotated[
+        Path | None,
+        typer.Option(
+            "--register",
+            metavar="EVIDENCE",
+            help="Instead, write declared.csv: every declared test of all studies in a folder.",
+        ),
+    ] = None,
 ) -> None:
-    """Write one page from any number of run folders: tables beside the paper's figures, plots, how
-    it was made.
+    """Print the tables of any number of run folders, or write one page about them.
 
-    An HTML page works offline, on a phone and on paper. Of a Markdown page that exists, everything
-    above the line that begins with '<!-- All below' is kept. Runs that are not finished are shown
-    with what they have.
+    The page has the tables beside the paper's figures, plots, and how the runs were made. An HTML
+    page works offline, on a phone and on paper. Runs that are not finished are shown with what they
+    have.
 
         pfdl report runs/ -o report.html
 
-        pfdl report docs/results/colored-mnist -o docs/results/colored-mnist.md
+        pfdl report evidence/phases
+
+        pfdl report --register evidence
     """
     with exit_on_user_error():
-        from pfdl_lab.reporting import write_report
+        if of_tests is not None:
+            from pfdl_lab.register import write_register
 
-        for problem in write_report(runs, output).problems:
+            typer.echo(write_register(of_tests))
+            return
+        if not runs:
+            raise ValueError("there is nothing to report; name run folders.")
+        from pfdl_lab.reporting import print_report, write_report
+
+        problems = write_report(runs, output).problems if output else print_report(runs)
+        for problem in problems:
             typer.echo(f"Note: {printable(problem)}", err=True)
-        typer.echo(output)
+        if output:
+            typer.echo(output)
 
 
 def demo(

@@ -43,8 +43,7 @@ def mmads(
     config = QUICK if quick else FULL
     settings = of.split(",") if of else config.settings
     config = replace(config, seeds=seeds or config.seeds, first_seed=first_seed, settings=settings)
-    run(config, output, seen_by_user(execution))
-    print_tables(output)
+    print_tables(output, run(config, output, seen_by_user(execution)))
 
 
 @takes_settings(all_shown=True, without=("gpus_per_task",), defaults={"jobs": -1})
@@ -65,8 +64,8 @@ def readings(
     from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
 
     config = QUICK if quick else ReadingsConfig()
-    run(replace(config, seeds=seeds or config.seeds), output, seen_by_user(execution))
-    print_tables(output)
+    config = replace(config, seeds=seeds or config.seeds)
+    print_tables(output, run(config, output, seen_by_user(execution)))
 
 
 @takes_settings(all_shown=True, without=("jobs",), defaults={"device": "auto"})
@@ -108,10 +107,8 @@ def colored_mnist(
             "The published protocol takes hours without a GPU; --quick takes minutes.", err=True
         )
     execution = replace(execution, jobs=jobs or (-1 if on_cpu else 4))
-    experiment.run(
-        config, output, folder=None if mnist is None else str(mnist), execution=execution
-    )
-    print_tables(output)
+    folder = None if mnist is None else str(mnist)
+    print_tables(output, experiment.run(config, output, folder=folder, execution=execution))
 
 
 @takes_settings(all_shown=True, defaults={**NICO, "device": "auto"})
@@ -153,21 +150,88 @@ def nico(
     from pfdl_lab.images.rows import row_keys
     from pfdl_lab.images.run import run
 
-    run(
-        replace(config, rows=row_keys(rows)),
-        [ImageData(data, options, group_by)],
-        output,
-        seen_by_user(execution),
+    config = replace(config, rows=row_keys(rows))
+    datasets = [ImageData(data, options, group_by)]
+    print_tables(output, run(config, datasets, output, seen_by_user(execution)))
+
+
+@takes_settings(all_shown=True, without=("gpus_per_task", "device"), defaults={"jobs": -1})
+def spuco_mnist(
+    execution: Execution,
+    mnist: Mnist = None,
+    output: Output = Path("runs/spuco-mnist"),
+    magnitudes: Annotated[
+        str | None, typer.Option(help="Difficulties, with commas; all six where left out.")
+    ] = None,
+    rows: Annotated[
+        str, typer.Option(help="Rows, with semicolons, such as 'ours; ours, full; jtt chosen'.")
+    ] = "erm; classes; ours; jtt chosen; spare chosen; eiil chosen",
+    seeds: Annotated[int, typer.Option(min=1, help="Draws of each difficulty.")] = 6,
+    first_seed: FirstSeed = 101,
+    label_noise: Annotated[
+        float, typer.Option(min=0, max=0.9, help="The share of wrong labels.")
+    ] = 0.05,
+    images: Annotated[
+        int, typer.Option(min=100, help="Training images; a quarter as many are held out.")
+    ] = 5000,
+) -> None:
+    """Compare inferred contexts with JTT, SPARE and EIIL on SpuCoMNIST; a study of ours.
+
+    An interrupted run resumes when started again with the same output folder.
+
+        pfdl reproduce spuco-mnist --mnist DIR
+
+        pfdl reproduce spuco-mnist --mnist DIR --label-noise 0 --rows 'erm; ours; jtt; spare; eiil'
+        --seeds 10 --first-seed 25
+    """
+    from pfdl_lab import spuco_mnist as study
+
+    config = study.SpuCoConfig(
+        magnitudes=magnitudes.split(",") if magnitudes else study.SpuCoConfig.magnitudes,
+        seeds=seeds,
+        first_seed=first_seed,
+        rows=[row.strip() for row in rows.split(";")],
+        label_noise=label_noise,
+        images=images,
     )
-    print_tables(output)
+    folder = None if mnist is None else str(mnist)
+    results = study.run(config, output, folder=folder, execution=seen_by_user(execution))
+    print_tables(output, results)
+
+
+@takes_settings(all_shown=True, without=("gpus_per_task", "device"), defaults={"jobs": -1})
+def readout(
+    data: Annotated[str, typer.Argument(metavar="DIR|TABLE", help="Images in contexts.")],
+    options: DataOptions,
+    execution: Execution,
+    seeds: Annotated[int, typer.Option(min=1, help="Splits.")] = 10,
+    first_seed: FirstSeed = 240,
+    output: Output = Path("runs/readout"),
+) -> None:
+    """Balance inferred and true contexts in a readout of pretrained features; a study of ours.
+
+    An interrupted run resumes when started again with the same output folder.
+
+        pfdl reproduce readout PACS
+    """
+    from pfdl_lab.images.data import ImageData
+    from pfdl_lab.readout import run
+
+    execution = seen_by_user(execution)
+    images = ImageData(data, options)
+    print_tables(
+        output, run(images, output, seeds=seeds, first_seed=first_seed, execution=execution)
+    )
 
 
 app = typer.Typer(
-    help="Rerun a table of the paper, beside the paper's own figures.",
-    subcommand_metavar="mmads|readings|colored-mnist|nico",
+    help="Rerun a table of the paper, beside the paper's own figures, or a study of ours.",
+    subcommand_metavar="mmads|readings|colored-mnist|nico|readout|spuco-mnist",
     no_args_is_help=True,
 )
 add_command(app, "mmads", mmads)
 add_command(app, "readings", readings)
 add_command(app, "colored-mnist", colored_mnist)
 add_command(app, "nico", nico)
+add_command(app, "readout", readout)
+add_command(app, "spuco-mnist", spuco_mnist)

@@ -61,8 +61,8 @@ def study(
     from pfdl_lab.images.run import run
 
     datasets = make_datasets(data, group_by or [], mnist, options)
-    run(replace(config, rows=row_keys(rows)), datasets, output, seen_by_user(execution))
-    print_tables(output)
+    config = replace(config, rows=row_keys(rows))
+    print_tables(output, run(config, datasets, output, seen_by_user(execution)))
 
 
 def make_datasets(

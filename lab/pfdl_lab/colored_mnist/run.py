@@ -34,7 +34,7 @@ from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
 from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
 from pfdl_lab.digits import DigitSource, find_digits
-from pfdl_lab.grid import run_grid, write_results
+from pfdl_lab.grid import finish, run_grid
 from pfdl_lab.progress import report
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
@@ -124,7 +124,7 @@ def run(
             run_grid(partial(infer_task, folder=folder), restarts, contexts, on_cores)
         function = partial(run_task, folder=folder, device=execution.device, contexts=contexts)
         results = run_grid(function, tasks(source, config), output / "cells", execution)
-        write_results(results, output)
+        finish(results, output, "contexts", "cells")
         first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
         write_atomically(output / PICTURE, draw_environments(first))
     return results

@@ -37,19 +37,18 @@ from pfdl_lab.report.blocks import (
     Thumbnail,
 )
 from pfdl_lab.report.lines import Series, plot_lines
-from pfdl_lab.report.reading import read_results
+from pfdl_lab.report.reading import Columns
 from pfdl_lab.statistics import difference_cell, judge, judged_cell, judged_note, mean_cell
 
 KIND = "colored-mnist"
 TITLE = "Colored digits (Colored-MNIST)"
 SPLITS = ("train", "test")
 RISKS = tuple(f"held_out_risk_{flip}" for flip in TRAIN_COLOR_FLIPS)
+COLUMNS = Columns(("row",), ("restart", *(f"{split}_accuracy" for split in SPLITS), *RISKS))
 
 
-def build(run: Run, problems: list[str]) -> Section:
+def build(run: Run, results: pd.DataFrame) -> Section:
     """Build the section of one run."""
-    numbers = ["restart", *(f"{split}_accuracy" for split in SPLITS), *RISKS]
-    results = read_results(run, ["row"], numbers, [], problems)
     results = results.assign(
         **{name: results.get(name, float("nan")) for name in ("step", WORST_GROUP)}
     )

@@ -110,7 +110,9 @@ _DWR_PAPER = (
 )
 _PFDL_PAPER = (41.31, 41.41, 43.70, 47.46, 46.80, 49.29, 50.87)
 PAPER: dict[str, Row] = {
-    "dwr": Row("DWR on batches (an adaptation)", "dwr", paper=_DWR_PAPER),
+    "dwr-published": Row(
+        "DWR per training sample, published solver", "dwr-published", paper=_DWR_PAPER
+    ),
     "cn": Row("CN", **_CN, baseline="cn", paper=(37.17, None, 37.80, 41.46, 42.50, 43.23, None)),
     "cn-bn": Row(
         "CN+BN",
@@ -252,9 +254,7 @@ RIVALS: dict[str, Row] = {
         {"dwr-samples": {"steps": 50}},
         paper=_DWR_PAPER,
     ),
-    "dwr-published": Row(
-        "DWR per training sample, published solver", "dwr-published", paper=_DWR_PAPER
-    ),
+    "dwr": Row("DWR on batches (an adaptation)", "dwr", paper=_DWR_PAPER),
     "cnbb": Row("CNBB's weights", "cnbb"),
     "stablenet": Row("StableNet", "stablenet"),
 }

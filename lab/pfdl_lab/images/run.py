@@ -30,7 +30,7 @@ from pfdl.runs import claim
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import embed
 from pfdl.vision.refitting import with_readout
-from pfdl_lab.grid import run_grid, unfinished, write_results
+from pfdl_lab.grid import finish, run_grid, unfinished
 from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData, Split, fingerprint
 from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
@@ -136,7 +136,7 @@ def run(
                 run_grid(partial(infer_task, **share), inferences, output / "contexts", execution)
         function = partial(run_task, **share, contexts=output / "contexts", device=execution.device)
         results = run_grid(function, tasks, output / "cells", execution)
-        write_results(results[list(COLUMNS)], output)
+        finish(results[list(COLUMNS)], output, "contexts", "cells")
         shutil.rmtree(folder, ignore_errors=True)  # an interrupted run finds the images again
     return results
 

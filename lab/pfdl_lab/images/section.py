@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from pfdl.runs import Run
-from pfdl_lab.images import phases
 from pfdl_lab.images.config import NICO
 from pfdl_lab.images.rows import DECLARED, RATIOS, find_row
 from pfdl_lab.images.run import KIND as KIND
@@ -28,10 +27,15 @@ from pfdl_lab.images.tables import (
 from pfdl_lab.images.testing import LAST
 from pfdl_lab.report.blocks import Block, Heading, Plot, Section, Text
 from pfdl_lab.report.lines import Series, plot_lines
-from pfdl_lab.report.reading import read_results
+from pfdl_lab.report.reading import Columns
 from pfdl_lab.statistics import difference_cell, mean_series
 
 TITLE = "Images under context shift"
+COLUMNS = Columns(
+    words=("data", "backbone", "row", "epoch", "test"),
+    numbers=("seed", "value"),
+    keys=("data", "backbone", "row", "seed", "epoch", "test"),
+)
 DRAWN = (*DECLARED[1:], "level", "weight-decay", "standardised")
 """The rows whose differences are drawn along the training; of others the tables say enough."""
 
@@ -51,12 +55,10 @@ SAID = (
 """Settings that stand above the tables."""
 
 
-def build(run: Run, problems: list[str]) -> Section:
+def build(run: Run, results: pd.DataFrame) -> Section:
     """Build the section of one run."""
-    keys = ["data", "backbone", "row", "seed", "epoch", "test"]
-    results = read_results(
-        run, [name for name in keys if name != "seed"], ["seed", "value"], keys, problems
-    )
+    if "table" in results:
+        results = results.assign(data=results["data"] + ", " + results["table"])
     known = [row for row in results["row"].unique() if _is_known(row)]
     parts = measure(results[results["row"].isin(known)])
     blocks: list[Block] = [Text(_settings(run, results))]
@@ -77,7 +79,6 @@ def build(run: Run, problems: list[str]) -> Section:
     ]
     if any(compared):
         blocks += [Heading("Across data sets"), *(table for table in compared if table)]
-    blocks += phases.by_name(parts)
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part, with_paper=_is_papers_protocol(run))]
     return Section(TITLE, blocks, _finding(parts[0]))
@@ -131,7 +132,7 @@ def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
         )
         if table
     ]
-    blocks: list[Block] = [first, *phases.blocks(part), *tables]
+    blocks: list[Block] = [first, *tables]
     if part.epochs:
         blocks += [*_curves(part, "1:5"), *_curves(part, "5:1"), *_cosines(part)]
     elif set(RATIOS) <= set(part.tests) and len(part.rows) <= MOST_DRAWN:

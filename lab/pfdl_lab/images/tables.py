@@ -133,8 +133,10 @@ class Measured:
     def difference_cell(self, row: str, rival: str, epoch: str, test: str) -> Cell:
         """Return a paired difference in points as a cell, with what qualifies it."""
         difference = self.difference(row, rival, epoch, test)
-        if difference is None or difference.pairs < 2:
+        if difference is None:
             return Missing("no pairs") if len(self.of(row, epoch, test)) else Missing()
+        if difference.pairs == 1:
+            return difference_cell(difference, 2, remark="one seed")
         remarks = [f"{difference.positive} of {difference.pairs}"]
         is_idle = (self.share(row) or 0.0) > ACTS_BELOW
         remarks += ["did not act"] if is_idle else []

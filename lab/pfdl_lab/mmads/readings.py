@@ -27,7 +27,7 @@ from pfdl.data.mmads import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
 from pfdl.runs import claim
 from pfdl.tabular.metrics import rmse
-from pfdl_lab.grid import run_grid, write_results
+from pfdl_lab.grid import finish, run_grid
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
 from pfdl_lab.mmads.run import TEST_RATES, judge
 from pfdl_lab.workers import IN_SEQUENCE, Execution
@@ -232,7 +232,7 @@ def run(config: ReadingsConfig, folder: Path, execution: Execution = IN_SEQUENCE
         )
         names = [field.name for field in fields(Network)]
         columns = [*names, "use", "estimator", "n", "p", "r", "seed", *METRICS]
-        write_results(results[columns].round(5), folder)
+        finish(results[columns].round(5), folder, "tasks")
     return results
 
 

@@ -14,12 +14,18 @@ from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, name_cell
 from pfdl_lab.mmads.readings import Network, distances
 from pfdl_lab.mmads.section import METRIC_NAMES
 from pfdl_lab.report.blocks import Block, Cell, Number, Section, Table, TableLine, Text
-from pfdl_lab.report.reading import read_results
+from pfdl_lab.report.reading import Columns
 
 KIND = "readings"
 TITLE = "Readings of PFDL on tables"
 SHOWN = 20
 KEYS = (*(field.name for field in fields(Network)), "use", "estimator")
+CELL = ("n", "p", "r", "seed")
+COLUMNS = Columns(
+    words=("sees", "optimizer", "batches", "standardised", "use", "estimator"),
+    numbers=("width", *CELL, *METRICS),
+    keys=(*KEYS, *CELL),
+)
 SEES = {
     "shared": "the others (the paper's shared g)",
     "indexed": "the others, and which it predicts",
@@ -30,11 +36,8 @@ SEES = {
 }
 
 
-def build(run: Run, problems: list[str]) -> Section:
+def build(run: Run, results: pd.DataFrame) -> Section:
     """Build the section of one run."""
-    names = ["sees", "optimizer", "batches", "standardised", "use", "estimator"]
-    cell = ["n", "p", "r", "seed"]
-    results = read_results(run, names, ["width", *cell, *METRICS], [*KEYS, *cell], problems)
     if not len(results):
         return Section(TITLE, [Text("No finished results yet.", "warning")])
     found = distances(results).reset_index()

@@ -23,7 +23,7 @@ from pfdl.runs import claim
 from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import rmse
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
-from pfdl_lab.grid import run_grid, write_results
+from pfdl_lab.grid import finish, run_grid
 from pfdl_lab.mmads.auxiliary import AuxiliaryRegressor
 from pfdl_lab.mmads.paper import CELLS
 from pfdl_lab.mmads.srdo import SRDORegressor
@@ -111,7 +111,7 @@ def run(config: MMADSConfig, folder: Path, execution: Execution = IN_SEQUENCE) -
     with claim(folder, "mmads", settings, may_change=("seeds", "command")):
         results = run_grid(run_task, config.tasks(), folder / "tasks", execution)
         columns = ["setting", "n", "p", "r", "method", "seed", "metric", "value"]
-        write_results(results[columns], folder, float_format="%.6g")
+        finish(results[columns], folder, "tasks", float_format="%.6g")
     return results
 
 

@@ -4,24 +4,20 @@ coefficients.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import product
 
-import numpy as np
 import pandas as pd
 
 from pfdl.data.mmads import SETTINGS, true_coefficients
 from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
-from pfdl_lab.pairing import PairedDifference, holm, paired
+from pfdl_lab.pairing import paired
 from pfdl_lab.report.blocks import Block, Heading, Number, Plot, Section, Table, TableLine, Text
 from pfdl_lab.report.lines import Series, plot_lines
-from pfdl_lab.report.reading import read_results
+from pfdl_lab.report.reading import Columns
 from pfdl_lab.statistics import (
     NOTHING,
-    SIGNIFICANCE,
     by_seed,
     difference_cell,
     mean_cell,
@@ -33,36 +29,23 @@ BySeed = Mapping[tuple[int, int, float, str, str], pd.Series]
 
 KIND = "mmads"
 TITLE = "Tables under biased selection (MMADS)"
+COLUMNS = Columns(
+    words=("setting", "method", "metric"),
+    numbers=("n", "p", "r", "seed", "value"),
+    keys=("setting", "method", "metric", "n", "p", "r", "seed"),
+)
 METRIC_NAMES = {"beta_s_error": "β_S error", "beta_v_error": "β_V error", "ae": "AE", "se": "SE"}
 SETTING_NAMES = {
     "independent": "S ⊥ V (independent)",
     "s_to_v": "S → V (S causes V)",
     "v_to_s": "S ← V (V causes S)",
 }
-PRINTED = " in the paper"
-DECLARED = {
-    "Declared: the other rows against the paper's": [
-        (row, row + PRINTED) for row in ("OLS", "Lasso", "Ridge", "DWR")
-    ],
-    "Declared: PFDL and the screen": [
-        *product(["PFDL", "Screened OLS"], ["PFDL" + PRINTED, "OLS"])
-    ],
-}
-"""What docs/results/mmads.md declared: families of comparisons, each of three metrics in the cells
-of Table I.
-"""
-
-MARGIN = 0.1
-"""The share of the paper's figure within which two figures are called equal."""
-
 FEW, MANY = CELLS[0], CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 
 
-def build(run: Run, problems: list[str]) -> Section:
+def build(run: Run, results: pd.DataFrame) -> Section:
     """Build the section of one run."""
-    names, numbers = ["setting", "method", "metric"], ["n", "p", "r", "seed"]
-    results = read_results(run, names, [*numbers, "value"], [*names, *numbers], problems)
     planned = (
         len(run.settings.get("settings", []))
         * len(run.settings.get("cells", []))
@@ -80,11 +63,6 @@ def build(run: Run, problems: list[str]) -> Section:
         blocks += _rmse_plot(values, setting, FIGURE_CELL if FIGURE_CELL in cells else cells[0])
         if columns := _column_names(values):
             blocks += _coefficient_plot(values, setting, columns)
-        if (
-            setting == SETTINGS[0]
-            and min(len(_at(values, cell, "OLS", "ae")) for cell in CELLS) > 1
-        ):
-            blocks += _declared(values)
         measured = [
             _metric_table(values, setting, metric, cells)
             for metric in (*METRICS, "effective_share")
@@ -125,66 +103,6 @@ def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[Tabl
     return Table(
         f"{name}, {SETTING_NAMES[setting]}", "method", [name_cell(cell) for cell in cells], rows
     )
-
-
-def _declared(values: BySeed) -> list[Block]:
-    """Return the declared tests: each family judged by Holm's method, for a difference and for
-    equality.
-    """
-    shown = list[Block]()
-    for caption, pairs in DECLARED.items():
-        found = [_compared(values, *names) for names in product(pairs, METRICS[1:], CELLS)]
-        chances = holm([difference.p_value for difference, _ in found])
-        differ = np.array(chances) <= SIGNIFICANCE
-        equal = (
-            np.array(holm([one.equivalence_p_value(margin) for one, margin in found]))
-            <= SIGNIFICANCE
-        )
-        lines = []
-        for number, (pair, metric) in enumerate(product(pairs, METRICS[1:])):
-            row = range(number * len(CELLS), (number + 1) * len(CELLS))
-            words = {
-                at: f"Holm {max(chances[at], 1e-4):.2g}" + ", equal" * int(equal[at]) for at in row
-            }
-            cells = [
-                difference_cell(found[at][0], 3, strong=differ[at], remark=words[at]) for at in row
-            ]
-            counts = (str(one[row].sum()) for one in (differ, equal))
-            lines.append(
-                TableLine(f"{' − '.join(pair)}, {METRIC_NAMES[metric]}", (*cells, *counts))
-            )
-        note = (
-            f"Of {len(found)} tests {differ.sum()} show a difference (bold) and {equal.sum()}"
-            " equality within "
-        )
-        note += (
-            f"{100 * MARGIN:g} % of the paper's figure, both at 5 % by Holm's method. Smallest p"
-            " shown: 0.0001."
-        )
-        shown.append(
-            Table(
-                caption, "difference", [*map(name_cell, CELLS), "differ", "equal"], lines, note=note
-            )
-        )
-    return shown
-
-
-def _compared(
-    values: BySeed, pair: tuple[str, str], metric: str, cell: TableCell
-) -> tuple[PairedDifference, float]:
-    """Return how far a method lies above another or a printed figure, and the margin of
-    equality.
-    """
-    ours, printed = (
-        _at(values, cell, pair[0], metric),
-        PAPER[pair[1].removesuffix(PRINTED)][metric][CELLS.index(cell)],
-    )
-    other = (
-        pd.Series(printed, ours.index)
-        if pair[1].endswith(PRINTED)
-        else _at(values, cell, pair[1], metric)
-    )
-    return paired(ours, other) or PairedDifference(math.nan, math.nan, 0), MARGIN * printed
 
 
 def _stability(values: BySeed, setting: str) -> list[Block]:

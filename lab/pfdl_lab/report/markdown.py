@@ -27,9 +27,6 @@ from pfdl_lab.report.blocks import (
     Text,
 )
 
-MARK = "<!-- All below is written by"
-"""How the line begins below which a command owns a page."""
-
 
 class Markdown(NamedTuple):
     """A text, and the bytes of each picture that it shows, by its name: plots are SVG, photographs
@@ -69,18 +66,6 @@ def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> 
     return Markdown("\n\n".join(parts) + "\n", pictures)
 
 
-def replace_tables(page: str, tables: str, command: str) -> str:
-    """Return a page with everything below its mark replaced; without a mark, the tables go to the
-    end.
-
-    Args:
-        page: The page as it is.
-        tables: What to put below the mark.
-        command: What a reader types to do the same.
-    """
-    return f"{page.partition(MARK)[0].rstrip()}\n\n{MARK} `{command}` -->\n\n{tables}"
-
-
 def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> list[str]:
     def picture(title: str, ending: str, content: bytes, alt: str) -> str:
         short = title.partition(",")[0]
@@ -118,7 +103,20 @@ def print_table(table: Table) -> None:
     """Print a table on standard output, under its caption; where the output is piped, as
     Markdown.
     """
-    text, console = "\n\n".join(_show(table, 1, "", {})), Console()
+    _print("\n\n".join(_show(table, 1, "", {})))
+
+
+def print_section(section: Section) -> None:
+    """Print the words and tables of a section; its plots are on the pages that a file holds."""
+    printed = [f"# {section.title}"]
+    for block in section.blocks:
+        if isinstance(block, Text | Heading | Table):
+            printed += _show(block, 2, "", {})
+    _print("\n\n".join(printed))
+
+
+def _print(text: str) -> None:
+    console = Console()
     if console.is_terminal:
         console.print(RichMarkdown(text))
     else:

@@ -4,17 +4,21 @@ Reading runs no code.
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pfdl._internal.files import read_frame, read_json
+from pfdl._internal.files import MAX_TEXT, read_frame, read_json
 from pfdl.runs import CONFIG, METRICS, Run, read_run
 
-RESULTS = "results.csv"
+RESULTS, PACKED = "results.csv", ".csv.gz"
+"""The table of a run; and how the names of those in an archive end."""
 TASK_FOLDERS = ("tasks", "cells")
 MAX_DEPTH = 4
 """How deep a folder of folders is searched."""
@@ -68,48 +72,103 @@ def _run_folders(folder: Path, depth: int, problems: list[str]) -> list[Path]:
     ]
 
 
-def read_results(
-    run: Run,
-    names: Sequence[str],
-    numbers: Sequence[str],
-    keys: Sequence[str],
-    problems: list[str],
-    *,
-    file: str = RESULTS,
-) -> pd.DataFrame:
-    """Read the results of a run, of an unfinished one too.
+class Columns(NamedTuple):
+    """The columns that a section of the report needs.
+
+    Attributes:
+        words: Columns of words.
+        numbers: Columns of numbers.
+        keys: Columns by which a result is known, so that none is taken twice; without any, all
+            lines are kept.
+    """
+
+    words: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def check(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a table whose columns have their types.
+
+        Raises:
+            ValueError: If a column is missing, or has an entry that is no number.
+        """
+        needed = [*self.words, *self.numbers]
+        missing = [name for name in needed if name not in frame.columns]
+        if missing and len(frame):
+            raise ValueError(f"it has no column {', '.join(missing)}.")
+        frame = frame.reindex(columns=list(dict.fromkeys([*needed, *frame.columns])))
+        for name in self.words:
+            frame[name] = frame[name].astype(str)
+        for name in self.numbers:
+            frame[name] = _numeric(frame[name])
+        return frame
+
+
+def read_results(run: Run, columns: Columns, problems: list[str]) -> pd.DataFrame:
+    """Read the results of a run; those of an unfinished one are its finished tasks.
 
     Args:
         run: The run.
-        names: Columns of words that are needed.
-        numbers: Columns of numbers that are needed.
-        keys: Columns by which a result is known, so that none is taken twice; without any, all
-            lines are kept.
+        columns: What must be there.
         problems: Where to add a sentence for a file that cannot be used.
-        file: The table in the run folder.
 
     Returns:
-        What the table has and, as far as it is missing there, what finished tasks have. It may be
-        empty.
+        All tables of the run together. Where an archive holds several, a column ``table`` names the
+        one that a line is from.
     """
-    parts = [pd.DataFrame(columns=[*names, *numbers])]
-    for path in [run.folder / file, *_task_files(run)]:
-        if not path.is_file():
-            continue
+    tables = table_files(run.folder)
+    parts = list[pd.DataFrame]()
+    for path in [*tables, *_task_files(run)]:
         try:
-            frame = read_frame(path) if path.name == file else pd.DataFrame(_rows_of(path))
-            parts.append(_checked(frame, names, numbers))
+            frame = read_table(path) if path in tables else pd.DataFrame(_rows_of(path))
+            part = columns.check(frame)
         except (OSError, ValueError, OverflowError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
-    filled = [part for part in parts[1:] if len(part)]
-    if not filled:
-        return parts[0]
-    joined = pd.concat(filled, ignore_index=True)
-    return joined.drop_duplicates(list(keys), keep="first", ignore_index=True) if keys else joined
+            continue
+        if len(tables) > 1:
+            part["table"] = path.name.partition(".")[0]
+        if len(part):
+            parts.append(part)
+    if not parts:
+        return pd.DataFrame(columns=[*columns.words, *columns.numbers])
+    joined = pd.concat(parts, ignore_index=True)
+    if not columns.keys:
+        return joined
+    keys = [*columns.keys, *(["table"] if "table" in joined else [])]
+    return joined.drop_duplicates(keys, keep="first", ignore_index=True)
+
+
+def table_files(folder: Path) -> list[Path]:
+    """Return the tables of a run folder: its ``results.csv``, or the compressed ones of an
+    archive.
+    """
+    if (folder / RESULTS).is_file():
+        return [folder / RESULTS]
+    return sorted(folder.glob(f"*{PACKED}"))
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a table of results, compressed or not.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is damaged, too large or no table.
+    """
+    if path.suffix != ".gz":
+        return read_frame(path)
+    try:
+        with gzip.open(path) as stream:
+            content = stream.read(MAX_TEXT + 1)
+    except (EOFError, zlib.error) as error:
+        raise ValueError(f"it cannot be unpacked ({error})") from error
+    if len(content) > MAX_TEXT:
+        raise ValueError(f"it holds more than {MAX_TEXT:,} bytes.")
+    return pd.read_csv(io.BytesIO(content), keep_default_na=True, low_memory=False)
 
 
 def _task_files(run: Run) -> list[Path]:
-    return [path for name in TASK_FOLDERS for path in sorted((run.folder / name).glob("*.json"))]
+    folders = [run.folder / name for name in TASK_FOLDERS]
+    return [path for folder in folders for path in sorted(folder.glob("*.json"))]
 
 
 def read_task(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -119,10 +178,16 @@ def read_task(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         OSError: If it cannot be read.
         ValueError: If it holds something else.
     """
-    stored = read_json(path)
-    task, rows = (
-        stored.get(name) if isinstance(stored, dict) else None for name in ("task", "rows")
-    )
+    return check_task(read_json(path), path)
+
+
+def check_task(stored: Any, path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the arguments and the rows of a task that a file has kept; ValueError for anything
+    else.
+    """
+    kept = stored if isinstance(stored, dict) else {}
+    task = kept.get("task")
+    rows = kept.get("rows")
     if not isinstance(task, dict):
         raise ValueError(f"{path} does not say which task it is of.")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -133,15 +198,6 @@ def read_task(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def _rows_of(path: Path) -> list[dict[str, Any]]:
     task, rows = read_task(path)
     return [{**task, **row} for row in rows]
-
-
-def _checked(frame: pd.DataFrame, names: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
-    missing = [name for name in (*names, *numbers) if name not in frame.columns]
-    if missing and len(frame):
-        raise ValueError(f"it has no column {', '.join(missing)}.")
-    frame = frame.reindex(columns=[*dict.fromkeys([*names, *numbers, *frame.columns])])
-    words = {name: frame[name].astype(str) for name in names}
-    return frame.assign(**words, **{name: _numeric(frame[name]) for name in numbers})
 
 
 def _numeric(column: pd.Series[Any]) -> pd.Series[Any]:

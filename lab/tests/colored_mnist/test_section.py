@@ -32,7 +32,7 @@ def test_a_quick_run_on_other_digits_is_called_so(tmp_path):
         **quick,
         command="pfdl reproduce colored-mnist --quick",
     )
-    _, files = write_tables(tmp_path)
+    _, files = write_tables(tmp_path, pd.read_csv(tmp_path / "results.csv"))
     assert {path.name for path in files} | {"config.json"} == {
         path.name for path in tmp_path.iterdir()
     }
@@ -65,4 +65,4 @@ def test_the_command_runs_and_names_its_files(tmp_path, monkeypatch):
     assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
     assert (results["step"] == 1).all()
     assert results.filter(like="accuracy").stack().between(0, 100).all()
-    assert len(list((tmp_path / "cells").glob("*.json"))) == len(ROWS)
+    assert not list((tmp_path / "cells").glob("*.json"))  # one file keeps them all

@@ -17,7 +17,7 @@ from tests.hostile.tampering import answered, records, target, values, words
 from pfdl.runs import CONFIG, METRICS, Run
 from pfdl_lab.digits import _read_file
 from pfdl_lab.images.data import read_groups
-from pfdl_lab.report.reading import RESULTS, find_runs, read_metrics, read_results
+from pfdl_lab.report.reading import RESULTS, Columns, find_runs, read_metrics, read_results
 from tests.hostile import state_targets
 
 NAMES = (CONFIG, METRICS, RESULTS, "m.csv", "tasks/a.json")
@@ -36,7 +36,7 @@ def tables(*heading: str) -> st.SearchStrategy[bytes]:
 def read_everything(folder: Path) -> list[Any]:
     """What each reader of a folder answers; None where it refuses."""
     run, problems = Run(folder, "mmads", {}, {}), []
-    read_results(run, ("method",), ("value",), (), problems)
+    read_results(run, Columns(("method",), ("value",)), problems)
     read_metrics(run, problems)
     answered(read_groups, f"{folder / 'm.csv'}:a")
     return [*(answered(_read_file, folder / name, "") for name in NAMES), *find_runs([folder], [])]
@@ -76,7 +76,9 @@ def results(folder: Path, table: bytes, task: Any) -> None:
     (folder / "tasks" / "a.json").write_text(json.dumps(task))
     problems: list[str] = []
     frame = read_results(
-        Run(folder, "mmads", {}, {}), ("method",), ("value", "seed"), ("method", "seed"), problems
+        Run(folder, "mmads", {}, {}),
+        Columns(("method",), ("value", "seed"), ("method", "seed")),
+        problems,
     )
     assert {"method", "value", "seed"} <= set(frame.columns)
     assert all("\n" not in problem for problem in problems)

@@ -44,7 +44,7 @@ def test_every_row_makes_an_objective_and_has_a_plain_training_to_compare_with()
 
 
 def test_the_papers_table_is_a_list_of_six_rows_by_its_protocol():
-    assert LISTS["paper"] == ("dwr", "cn", "cn-bn", "cn-cnbb", "erm", "pfdl")
+    assert LISTS["paper"] == ("dwr-published", "cn", "cn-bn", "cn-cnbb", "erm", "pfdl")
     config = ImagesConfig(LISTS["paper"], **NICO)
     assert (config.epochs, config.learning_rate, config.backbone, config.validation) == (
         160,

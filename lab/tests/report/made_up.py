@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from tests.browsing import HOSTILE
 
 from pfdl.contexts import GroupAccuracy
 from pfdl.vision.evaluation import Evaluation, save_evaluation
 
-PUBLISHED = Path(__file__).parents[3] / "docs" / "results"
+EVIDENCE = Path(__file__).parents[3] / "evidence"
 MADE_WITH = {
     "pfdl": "0.1.0",
     "torch": "2.9.0",
@@ -30,15 +31,19 @@ def write_config(folder, kind, settings, made_with=MADE_WITH):
     return folder
 
 
+def needs_evidence():
+    """Skip where the records of the studies are not, as in a distribution."""
+    if not EVIDENCE.is_dir():
+        pytest.skip("there is no folder evidence/: it is in no distribution")
+
+
 def copy_published(name, folder, lines, **settings):
-    """Copy a run whose results are published: the lines that a query chooses, with some other
-    settings.
-    """
-    published = json.loads((PUBLISHED / name / "config.json").read_text(encoding="utf-8"))
+    """Copy a study: the lines of its records that a query chooses, with some other settings."""
+    needs_evidence()
+    published = json.loads((EVIDENCE / name / "config.json").read_text(encoding="utf-8"))
     write_config(folder, published["kind"], {**published["settings"], **settings})
-    pd.read_csv(PUBLISHED / name / "results.csv").query(lines).to_csv(
-        folder / "results.csv", index=False
-    )
+    records = pd.read_csv(EVIDENCE / name / "results.csv.gz", low_memory=False)
+    records.query(lines).to_csv(folder / "results.csv", index=False)
     return folder
 
 

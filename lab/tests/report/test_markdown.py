@@ -1,7 +1,7 @@
 """The same blocks as Markdown, with plots as pictures."""
 
 from pfdl_lab.report import blocks
-from pfdl_lab.report.markdown import MARK, render, replace_tables
+from pfdl_lab.report.markdown import print_section, render
 
 TABLE = blocks.Table(
     "Accuracy",
@@ -64,9 +64,8 @@ def test_plots_become_pictures_with_names_of_their_own(tmp_path):
     assert {path.name for path in written} == {path.name for path in tmp_path.iterdir()}
 
 
-def test_what_stands_above_the_mark_is_kept():
-    once = replace_tables("# Mine\n\nProse.\n", "tables\n", "pfdl report x")
-    assert once == f"# Mine\n\nProse.\n\n{MARK} `pfdl report x` -->\n\ntables\n"
-    assert replace_tables(once, "others\n", "pfdl report y") == once.replace(
-        "tables", "others"
-    ).replace("x`", "y`")
+def test_a_section_is_printed_without_its_pictures(capsys):
+    print_section(blocks.Section("Title", [blocks.Heading("Part"), TABLE, PLOT]))
+    printed = capsys.readouterr().out
+    assert printed.startswith("# Title\n\n## Part\n\n**Accuracy**\n\n| method | 1:5 | 5:1 |")
+    assert "It rises." not in printed

@@ -1,9 +1,10 @@
 import json
 
+import pandas as pd
 import pytest
 
 from pfdl.runs import read_run
-from pfdl_lab.report.reading import find_runs, read_metrics, read_results
+from pfdl_lab.report.reading import Columns, find_runs, read_metrics, read_results
 
 from .made_up import make_all, make_training, write_config
 
@@ -48,7 +49,8 @@ def test_what_cannot_be_read_is_named(tmp_path):
 
 
 def read(run, problems):
-    return read_results(run, ["method"], ["seed", "value"], ["method", "seed"], problems)
+    columns = Columns(("method",), ("seed", "value"), ("method", "seed"))
+    return read_results(run, columns, problems)
 
 
 def write_task(path, seed=0):
@@ -71,6 +73,20 @@ def test_finished_tasks_fill_what_results_do_not_have_yet(tmp_path):
     # results.csv goes before the tasks
     assert set(joined.loc[joined["seed"] == 0, "value"]) == {7.0}
     assert problems == []
+
+
+def test_an_archive_holds_compressed_tables_each_under_its_name(tmp_path):
+    run = read_run(write_config(tmp_path, "mmads", {}))
+    for name in ("late", "short"):
+        frame = pd.DataFrame({"method": ["a", "b"], "seed": [0, 1], "value": [1.0, 2.0]})
+        frame.to_csv(tmp_path / f"{name}.csv.gz", index=False)
+    problems = []
+    both = read(run, problems)
+    assert both["table"].tolist() == ["late", "late", "short", "short"]
+    (tmp_path / "late.csv.gz").write_bytes((tmp_path / "late.csv.gz").read_bytes()[:-12])
+    assert set(read(run, problems)["value"]) == {1.0, 2.0}
+    assert len(problems) == 1
+    assert "late.csv.gz was left out: it cannot be unpacked" in problems[0]
 
 
 @pytest.mark.parametrize(

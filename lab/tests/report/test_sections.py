@@ -11,13 +11,15 @@ from pfdl_lab.mmads import section as mmads
 from pfdl_lab.mmads.run import FIGURE_CELL
 from pfdl_lab.report import trainings
 from pfdl_lab.report.blocks import Missing, Number, Plot, Table, Text
+from pfdl_lab.report.reading import read_results
 
 from .made_up import copy_published, make_training, write_config
 
 
 def build(section, folder):
     problems = []
-    built = section.build(read_run(folder), problems)
+    run = read_run(folder)
+    built = section.build(run, read_results(run, section.COLUMNS, problems))
     assert problems == []
     return built
 
@@ -61,28 +63,10 @@ def test_an_unfinished_mmads_stands_beside_the_paper_with_what_is_done(tmp_path)
     assert headers[headers.index("PFDL") + 1] == "in the paper"
     # Ours is not the paper's
     assert headers[headers.index("Screened OLS") + 1] == "Screened OLS + auxiliary"
-    assert "Declared: PFDL and the screen" not in tables_of(section)  # its tests need all cells
     assert (
         f"our screening of columns {results['Screened OLS', 'beta_v_error'].mean():.3f}."
         in section.finding
     )
-
-
-def test_mmads_prints_the_declared_tests_with_their_holm_p_values(tmp_path):
-    copy_published("mmads", tmp_path, "setting == 'independent'", settings=["independent"])
-    declared = tables_of(build(mmads, tmp_path))["Declared: PFDL and the screen"]
-    results = pd.read_csv(tmp_path / "results.csv").query("n == 1000 and metric == 'ae'")
-    ours = results.pivot_table(index="seed", columns="method", values="value")
-    to_rival, to_paper = ours["PFDL"] - ours["OLS"], ours["Screened OLS"] - 0.629
-    for header, gain in (
-        ("PFDL − OLS, AE", to_rival),
-        ("Screened OLS − PFDL in the paper, AE", to_paper),
-    ):
-        cell = row_of(declared, header)[0]
-        assert (cell.value, cell.error) == (pytest.approx(gain.mean()), pytest.approx(gain.sem()))
-        assert cell.strong == (float(cell.remark.split()[1].strip(",")) <= 0.05)
-    assert row_of(declared, "Screened OLS − OLS, SE")[-2:] == ("7", "0")
-    assert declared.note.startswith("Of 84 tests ")
 
 
 def test_colored_digits_say_what_is_missing_and_show_what_is_no_longer_trained(tmp_path):

@@ -31,7 +31,7 @@ SIZE = 64
 RECIPE = "shapes-1"
 """Changes whenever the same seed is to give other images."""
 
-# Chosen by looking at pictures and at plain training (ERM) alone: see lab/pages/shapes_gap.py.
+# Chosen by looking at pictures and at plain training (ERM) alone.
 _RADIUS = (0.5, 0.75)
 _TURN = 0.35
 _SHIFT = 0.3

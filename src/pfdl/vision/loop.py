@@ -142,6 +142,7 @@ def fit(
     labels: Tensor,
     contexts: Tensor | None = None,
     *,
+    draws: Tensor | None = None,
     device: str = "cpu",
     after_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> dict[str, float]:
@@ -157,6 +158,8 @@ def fit(
         labels: The classes, shape (n,).
         contexts: What the objective and the sampler may know of the context of each image, shape
             (n,).
+        draws: How often the sampler ``"shuffle"`` draws each image relative to the others, shape
+            (n,); by default each comes once an epoch.
         device: Where to train.
         after_epoch: Called with the number of epochs that are done and the means of the last one.
 
@@ -182,7 +185,7 @@ def fit(
         raise ValueError("the sampler 'groups' needs the context of every sample; give contexts=….")
     model.check_contexts(contexts)
     fabric = make_fabric(device, precision=model.config.precision)
-    sampler = EpochSampler(model.config, labels.cpu(), contexts.cpu())
+    sampler = EpochSampler(model.config, labels.cpu(), contexts.cpu(), draws)
     indices = [torch.arange(len(labels))] if "indices" in model.objective.needs else []
     parts = [part.to(fabric.device) for part in (images, labels, contexts, *indices)]
     loop = Loop(model, TensorBatches(parts, model.config.batch_size, sampler), fabric)
