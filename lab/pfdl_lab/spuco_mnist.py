@@ -16,7 +16,7 @@ itself has inferred there: no true group is seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache, partial
 from itertools import product
@@ -32,6 +32,7 @@ from torch import Tensor
 from pfdl import image_statistics
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import (
+    Proposal,
     choose_balance,
     find_by_eiil,
     find_by_jtt,
@@ -60,7 +61,11 @@ EPOCHS, FIRST_EPOCHS = 10, 3
 POWERS = (0.0, 0.5, 1.0)
 MEASURES = ("chosen_average", "chosen_worst", "last_average", "last_worst")
 TESTED = 5_000
-PEERS = {"jtt": find_by_jtt, "spare": find_by_spare, "eiil": find_by_eiil}
+PEERS: dict[str, Callable[..., Proposal]] = {
+    "jtt": find_by_jtt,
+    "spare": find_by_spare,
+    "eiil": find_by_eiil,
+}
 PLAIN = ("erm", "classes", "ours", "ours, full", "true")
 ROWS = (*PLAIN, *(a + b for a in PEERS for b in ("", " sampler", " chosen")))
 COLUMNS = Columns(words=("magnitude", "row"), numbers=("seed", *MEASURES))
