@@ -56,6 +56,20 @@ def image_bombs() -> dict[str, bytes]:
     }
 
 
+def slow_files() -> dict[str, bytes]:
+    """Files of kinds of which larger ones take minutes to decode."""
+    jpeg = encoded(Image.new("L", (64, 64)), "JPEG", progressive=True)
+    head, *scans, end = jpeg.split(b"\xff\xda")
+    shortest = min(scans, key=len)
+    return {
+        "plain PBM": b"P1 4 4\n" + b"#c\n" * 1000,
+        "plain PGM": b"P2 2 1 255\n" + b"3 4\n",
+        "plain PPM": b"P3 1 1 255\n" + b"3 4 5\n",
+        "PPM of few greys": b"P6 1200 1200 7\n" + bytes(3 * 1200 * 1200),
+        "JPEG of many scans": b"\xff\xda".join([head, *scans, *[shortest] * 200, end]),
+    }
+
+
 def make_folder(root: Path, cells: dict[str, int]) -> Path:
     """Small pictures, all different: ``{"cat/snow": 3}`` makes three in that folder."""
     seed = 0

@@ -19,7 +19,7 @@ from pfdl.data.images import (
     read_bytes,
     to_tensor,
 )
-from tests.data.image_files import encoded, image_bombs, noise, png
+from tests.data.image_files import encoded, image_bombs, noise, png, slow_files
 
 ORIENTATION = 0x0112
 
@@ -44,6 +44,18 @@ def test_lossless_formats_are_read_exactly(kind):
 def test_lossy_formats_are_read_nearly(kind):
     smooth = Image.linear_gradient("L").resize((16, 16)).convert("RGB")
     assert np.abs(pixels(encoded(smooth, kind)).astype(int) - np.asarray(smooth)).max() < 12
+
+
+@pytest.mark.parametrize("kind", slow_files())
+def test_what_takes_longer_to_decode_than_its_size_says_is_refused(kind):
+    with pytest.raises(BadImageError, match=r"slow to decode|JPEG of 20. scans"):
+        decode(slow_files()[kind])
+
+
+def test_small_files_of_kinds_that_are_slow_to_decode_are_read():
+    assert (pixels(b"P6 2 1 7\n" + bytes([7, 7, 7, 0, 0, 0])) == [[[255] * 3, [0] * 3]]).all()
+    progressive = encoded(Image.new("L", (64, 64), 77), "JPEG", progressive=True)
+    assert (pixels(progressive) == 77).all()
 
 
 def test_of_an_animation_the_first_frame_is_taken():

@@ -1,12 +1,18 @@
 import os
+import signal
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
 
+from pfdl.cli.main import main
 from pfdl.data import open_images
 from pfdl.data.images import check_relative, hash_bytes, path_inside, to_tensor
+from pfdl.data.sources import ImageFiles
 from tests.data.image_files import encoded, make_folder, noise
+from tests.processes import Forked
 
 
 def listed(folder):
@@ -205,12 +211,42 @@ def test_a_class_without_any_usable_image_is_an_error_even_when_skipping(tmp_pat
         _ = open_images(tmp_path, on_bad_image="skip").samples
 
 
-def test_progress_is_told_by_batches_of_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("pfdl.data.sources._FILES_PER_TASK", 2)
+def split_slowly():
+    """Run ``pfdl split`` where each file takes a tenth of a second, and count them."""
+    folder, decoded_files = Path(sys.argv[1]), Path(sys.argv[2])
+    examine = ImageFiles._examine
+
+    def wait(self, file):
+        with decoded_files.open("a") as stream:
+            stream.write(f"{file.path}\n")
+        time.sleep(0.1)
+        return examine(self, file)
+
+    ImageFiles._examine = wait
+    sys.argv[1:] = ["split", str(folder), "-o", str(folder.parent / "manifest.csv")]
+    main()
+
+
+def test_after_a_signal_no_further_file_is_decoded(tmp_path):
+    folder = make_folder(tmp_path / "photos", {"cat": 300, "dog": 300})
+    log = tmp_path / "log"
+    splitting = Forked(split_slowly, folder, log)
+    while not log.exists():
+        assert splitting.is_running
+        time.sleep(0.01)
+    os.kill(splitting.process.pid, signal.SIGTERM)
+    begun = len(log.read_text().splitlines())
+    assert splitting.finish() == 130, splitting.stderr
+    assert "Stopped." in splitting.stderr
+    # Each thread ends the file that it has, and at most one more was begun while the signal came
+    assert len(log.read_text().splitlines()) <= begun + 2 * 8
+
+
+def test_progress_is_told_by_files(tmp_path):
     make_folder(tmp_path, {"cat": 2, "dog": 1})
     calls = []
     open_images(tmp_path).check(lambda done, total: calls.append((done, total)))
-    assert calls == [(2, 3), (3, 3)]
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_load_reads_what_the_manifest_named_and_nothing_else(tmp_path):

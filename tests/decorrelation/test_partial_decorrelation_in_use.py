@@ -1,9 +1,12 @@
 """PFDL's term beside other things: moved, compiled, and given what it cannot use."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
 
+from pfdl import PartialDecorrelation
 from tests.decorrelation.small_batches import batch, make, same, snapshot
 
 
@@ -99,3 +102,31 @@ def test_bad_features_are_named_before_anything_is_updated(features, error, says
 def test_bad_options_are_named(options, error, says):
     with pytest.raises(error, match=says):
         make(**options)
+
+
+def test_a_thread_that_calls_in_the_middle_of_anothers_call_is_told_and_changes_nothing():
+    inside, may_go_on, told = threading.Event(), threading.Event(), []
+
+    def wait(fits):
+        inside.set()
+        may_go_on.wait()
+        return 1.0
+
+    def call():
+        try:
+            decorrelate(torch.randn(8, 4))
+        except RuntimeError as error:
+            told.append(str(error))
+
+    decorrelate = PartialDecorrelation(4, weight=wait)
+    first = threading.Thread(target=call)
+    first.start()
+    inside.wait()
+    call()
+    may_go_on.set()
+    first.join()
+    assert len(told) == 1
+    assert "let threads that share it take turns" in told[0]
+    assert decorrelate.completed_fits == 1
+    call()
+    assert (len(told), decorrelate.completed_fits) == (1, 2)

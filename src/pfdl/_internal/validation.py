@@ -5,15 +5,16 @@ would be right.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_LARGEST = (
-    2 - 2**-23
-) * 2.0**127  # that float32 can hold; the commands on tables do not wait for PyTorch
+_LARGEST = (2 - 2**-23) * 2.0**127
+"""That float32 can hold; the commands on tables do not wait for PyTorch."""
 
 
 def resolve_device(name: str) -> str:
@@ -117,3 +118,34 @@ def describe_non_finite(name: str, value: Tensor) -> str | None:
         f"{name}[{row}, {column}] is {value[row, column].item()}; all values must be finite. "
         "Nothing was updated. A smaller learning rate or gradient clipping usually prevents this."
     )
+
+
+class OneThreadAtATime:
+    """Refuse a thread while another one is inside; a copy is free.
+
+    To wait instead would hide that the order of the calls, and so the result, is left to chance.
+
+    Args:
+        what: What threads share, for the sentence.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[type[OneThreadAtATime], tuple[str]]:
+        return OneThreadAtATime, (self._what,)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Hold the object for this thread in the block; RuntimeError if another thread does."""
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                f"another thread is in the middle of a call of this {self._what}; let threads that"
+                " share it take turns (with a threading.Lock around each call), or give each its"
+                " own."
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()

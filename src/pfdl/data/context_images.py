@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pfdl._internal.files import TEMPORARY, read_json, write_json
+from pfdl._internal.threads import map_in_threads
 from pfdl._internal.validation import check_count
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource, Sample
@@ -124,8 +124,7 @@ def load_in_threads(
 
     # Alone: a source that makes ready on first use must not do so in every thread
     yield load(images[0])
-    with ThreadPoolExecutor(8) as pool:
-        yield from pool.map(load, images[1:])
+    yield from map_in_threads(load, images[1:], threads=8)
 
 
 class StoredImages:

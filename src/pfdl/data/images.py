@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from pfdl._internal.files import read_bytes_file
@@ -32,6 +32,13 @@ BYTES_PER_PIXEL = 24
 """What decoding and converting take at a time where they take most: RGBA in JPEG 2000 and WebP. PNG
 takes 5 to 16.
 """
+
+MAX_SCANS = 100
+"""Passes over a JPEG. Progressive files of cameras and web pages have about ten; a kilobyte can ask
+for fifty, each of which takes as long as all pixels do."""
+
+MAX_BYTES_IN_PYTHON = 1 << 22
+"""Bytes of a file whose pixels Pillow unpacks one by one, in Python, as in run-length BMP."""
 
 _FILE_MANAGERS = {"thumbs.db", "desktop.ini", "__macosx"}
 
@@ -189,11 +196,12 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
 
     Raises:
         BadImageError: If this is not an image of one of the ``FORMATS``, is damaged, cut off or too
-            large.
+            large, or would take far longer to decode than its size says.
     """
     with _naming_damage():
         original = Image.open(io.BytesIO(content), formats=FORMATS)
     with original:
+        _refuse_slow(original, content)
         width, height = original.size
         if width * height * BYTES_PER_PIXEL > MEMORY.total:
             most = MEMORY.total // BYTES_PER_PIXEL
@@ -205,6 +213,18 @@ def decoded(content: bytes) -> Iterator[Image.Image]:
                 original.load()
                 image = as_rgb(original)
             yield image
+
+
+def _refuse_slow(image: ImageFile.ImageFile, content: bytes) -> None:
+    """Raise BadImageError for what takes longer to decode than its bytes and its pixels say."""
+    if image.format == "JPEG" and (scans := content.count(b"\xff\xda")) > MAX_SCANS:
+        raise BadImageError(f"is a JPEG of {scans} scans; more than {MAX_SCANS} are not decoded")
+    if not image.tile or image.tile[0][0] not in Image.DECODERS:
+        return  # C does it
+    # Pillow's decoder of numbers in words takes time with the square of the bytes
+    most = 0 if image.tile[0][0] == "ppm_plain" else MAX_BYTES_IN_PYTHON
+    if len(content) > most:
+        raise BadImageError(f"is a {image.format} of a kind that is slow to decode; save it as PNG")
 
 
 @contextmanager

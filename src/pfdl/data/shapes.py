@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from pfdl._internal.threads import map_in_threads
 from pfdl._internal.validation import check_count
 from pfdl.data.images import hash_bytes
 from pfdl.data.sources import Sample
@@ -178,9 +178,10 @@ class Shapes:
         """Draw all images on first use: bytes, shape (8 · 8 · per_cell, 3, 64, 64), in the order of
         ``samples``.
         """
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy works outside the interpreter lock
-            cells = pool.map(self._draw_cell, *zip(*product(OUTLINES, TEXTURES), strict=True))
-            return torch.from_numpy(np.concatenate(list(cells)))
+        kinds = list(product(OUTLINES, TEXTURES))
+        # NumPy works outside the interpreter lock
+        cells = map_in_threads(lambda kind: self._draw_cell(*kind), kinds, os.cpu_count() or 1)
+        return torch.from_numpy(np.concatenate(list(cells)))
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:

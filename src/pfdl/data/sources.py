@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
+from pfdl._internal.threads import map_in_threads
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import (
     BadImage,
@@ -185,18 +185,14 @@ class ImageFiles:
         found, unlisted, description = self._list_files(self.root)
         samples: list[Sample] = []
         bad = list(unlisted)
-        # Decoders work outside the interpreter lock. Tasks of many files, because one for each
-        # costs more than it.
-        batches = [
-            found[start : start + _FILES_PER_TASK]
-            for start in range(0, len(found), _FILES_PER_TASK)
-        ]
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            results = pool.map(lambda files: [self._examine(file) for file in files], batches)
-            for done, examined in enumerate(results, start=1):
-                bad += [one for one in examined if isinstance(one, BadImage)]
-                samples += [one for one in examined if isinstance(one, Sample)]
-                on_progress(min(done * _FILES_PER_TASK, len(found)), len(found))
+        threads = min(8, os.cpu_count() or 1)
+        examined = map_in_threads(self._examine, found, threads, per_task=_FILES_PER_TASK)
+        for done, sample in enumerate(examined, start=1):
+            if isinstance(sample, BadImage):
+                bad.append(sample)
+            else:
+                samples.append(sample)
+            on_progress(done, len(found))
         bad.sort()
         if bad and self._on_bad_image == "error":
             raise ValueError(describe_bad_images(self.root, bad, REMEDY))

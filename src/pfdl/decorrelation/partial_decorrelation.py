@@ -34,6 +34,7 @@ from pfdl._internal.cuda_graphs import Captured
 from pfdl._internal.loading import load_optimizer_state
 from pfdl._internal.processes import world_size
 from pfdl._internal.validation import (
+    OneThreadAtATime,
     check_choice,
     check_count,
     check_features,
@@ -79,8 +80,8 @@ Method = Callable[Concatenate["PartialDecorrelation", Rest], Result]
 
 
 def _in_full_precision(method: Method[Rest, Result]) -> Method[Rest, Result]:
-    """Run a method outside of inference mode and autocast, and of graphs that ``torch.compile``
-    builds around it.
+    """Run a method for one thread at a time, outside of inference mode and autocast, and of graphs
+    that ``torch.compile`` builds around it.
 
     What inference mode makes, such as the moments of g's optimiser, can never be changed; half
     precision is too coarse for long sums; and a graph cannot hold an optimiser. Gradients are kept
@@ -92,6 +93,7 @@ def _in_full_precision(method: Method[Rest, Result]) -> Method[Rest, Result]:
         device = self.decomposition.first_weight.device.type
         with_gradient = torch.is_grad_enabled()
         with (
+            self._turn.inside(),
             torch.inference_mode(False),
             torch.set_grad_enabled(with_gradient),
             torch.autocast(device, enabled=False),
@@ -211,6 +213,7 @@ class PartialDecorrelation(Part):
         self.warmup = warmup
         self.completed_fits = 0
         self.last = Diagnostics()
+        self._turn = OneThreadAtATime("penalty")
         self._is_shared = False  # whether all processes of a distributed run have the same g
         self.late_report = LateReport()
         self.captured = Captured()
