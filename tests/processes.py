@@ -123,7 +123,9 @@ def run(world, work):
 
 def _work_together():
     """Connect with the other processes and save what the function that is named returns."""
-    work, folder, rank = pkgutil.resolve_name(sys.argv[1]), sys.argv[2], int(os.environ["RANK"])
+    work = pkgutil.resolve_name(sys.argv[1])
+    folder = sys.argv[2]
+    rank = int(os.environ["RANK"])
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     torch.save(work(rank, dist.get_world_size()), Path(folder, f"{rank}.pt"))

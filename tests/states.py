@@ -132,9 +132,11 @@ class StateTester:
         return False
 
     def test_a_state_that_fits_continues_to_the_last_bit_in_memory_of_its_own(self, name):
-        source, other = self.used(name), self.make(name, seed=1)
+        source = self.used(name)
+        other = self.make(name, seed=1)
         kept = self.state(source)
-        before, file = copy.deepcopy(kept), io.BytesIO()
+        before = copy.deepcopy(kept)
+        file = io.BytesIO()
         torch.save(kept, file)
         assert equal(torch.load(io.BytesIO(file.getvalue()), weights_only=True), kept)
         self.load(other, kept)
@@ -166,7 +168,8 @@ class StateTester:
         assert torch.isfinite(torch.as_tensor(self.use(thing, seed=5))).all()
 
     def test_a_state_of_another_precision_is_taken_in_the_precision_of_the_thing(self, name):
-        source, other = self.used(name), self.make(name, seed=1)
+        source = self.used(name)
+        other = self.make(name, seed=1)
         state = copy.deepcopy(self.state(source))
         for path in leaves(state):
             if torch.is_tensor(value := reduce(getitem, path, state)) and value.is_floating_point():

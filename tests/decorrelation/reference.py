@@ -6,6 +6,11 @@ import torch
 from torch import nn
 
 
+def without(u, j):
+    """The features without coordinate j."""
+    return torch.cat([u[:, :j], u[:, j + 1 :]], dim=1)
+
+
 def naive_decomposition(g, u):
     """Ũ of a FeatureDecomposition's own weights, one feature at a time, by really leaving the
     coordinate out.
@@ -13,12 +18,11 @@ def naive_decomposition(g, u):
     columns = []
     for j in range(u.shape[1]):
         if g.sharing == "strict":
-            visible, bias = torch.cat([u[:, :j], u[:, j + 1 :]], dim=1), g.first_bias
+            visible = without(u, j)
+            bias = g.first_bias
         else:
-            visible, bias = (
-                torch.cat([u[:, :j], torch.zeros_like(u[:, :1]), u[:, j + 1 :]], dim=1),
-                g.first_bias[j],
-            )
+            visible = torch.cat([u[:, :j], torch.zeros_like(u[:, :1]), u[:, j + 1 :]], dim=1)
+            bias = g.first_bias[j]
         hidden = visible @ g.first_weight.T + bias
         for layer in g.layers:
             hidden = layer(g.activation(hidden))
@@ -28,43 +32,60 @@ def naive_decomposition(g, u):
 
 def naive_decomposition_loss(u, correlated):
     n, p = u.shape
-    return sum((u[i, j] - correlated[i, j]) ** 2 for i in range(n) for j in range(p)) / (n * p)
+    total = 0
+    for i in range(n):
+        for j in range(p):
+            total = total + (u[i, j] - correlated[i, j]) ** 2
+    return total / (n * p)
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def centred(columns):
+    """Each column less its mean, one column after the other."""
+    return torch.stack([column - mean(column) for column in columns.T], dim=1)
 
 
 def naive_decorrelation_loss(u, correlated, center):
     n, p = u.shape
     if center == "batch":
-        u = torch.stack([u[:, k] - sum(u[:, k]) / n for k in range(p)], dim=1)
-        correlated = torch.stack(
-            [correlated[:, j] - sum(correlated[:, j]) / n for j in range(p)], dim=1
-        )
+        u = centred(u)
+        correlated = centred(correlated)
     total = u.new_zeros(())
     for j in range(p):
-        cross = [sum(correlated[i, j] * u[i, k] for i in range(n)) / n for k in range(p) if k != j]
-        total = total + (sum(cross) / (p - 1)) ** 2
+        cross = 0
+        for k in range(p):
+            if k != j:
+                cross = cross + mean([correlated[i, j] * u[i, k] for i in range(n)])
+        total = total + (cross / (p - 1)) ** 2
     return total / p
 
 
 def exact_decorrelation_loss(u, correlated, center):
     """The same without the loops, where those would take too long."""
     if center == "batch":
-        u, correlated = u - u.mean(0), correlated - correlated.mean(0)
+        u = u - u.mean(0)
+        correlated = correlated - correlated.mean(0)
     cross = correlated.T @ u / len(u)
-    return ((cross.sum(1) - cross.diagonal()) / (u.shape[1] - 1)).square().mean()
+    of_others = cross.sum(1) - cross.diagonal()
+    return (of_others / (u.shape[1] - 1)).square().mean()
 
 
 def naive_parts(u, correlated):
     """The level and the covariance part of the paper's form, feature by feature."""
     n, p = u.shape
-    level, covariance = u.new_zeros(()), u.new_zeros(())
+    level = u.new_zeros(())
+    covariance = u.new_zeros(())
     for j in range(p):
-        others = [sum(u[i, k] for k in range(p) if k != j) / (p - 1) for i in range(n)]
-        mean_others, mean_correlated = sum(others) / n, sum(correlated[:, j]) / n
-        products = [
-            (correlated[i, j] - mean_correlated) * (others[i] - mean_others) for i in range(n)
-        ]
-        level = level + (mean_correlated * mean_others) ** 2
-        covariance = covariance + (sum(products) / n) ** 2
+        others = [mean(row) for row in without(u, j)]
+        predicted = correlated[:, j]
+        mean_others = mean(others)
+        mean_predicted = mean(predicted)
+        products = [(predicted[i] - mean_predicted) * (others[i] - mean_others) for i in range(n)]
+        level = level + (mean_predicted * mean_others) ** 2
+        covariance = covariance + mean(products) ** 2
     return level / p, covariance / p
 
 
@@ -72,17 +93,19 @@ class Algorithm1:
     """The paper's Algorithm 1, transcribed: plain SGD on g, then on the model, all by hand."""
 
     def __init__(self, model, head, g_weights, lr_g, lr_model):
-        self.model, self.head = model, head
+        self.model = model
+        self.head = head
         # W1 (h, p-1), b1, w2 (1, h), b2
         self.g_weights = [w.clone().requires_grad_() for w in g_weights]
-        self.lr_g, self.lr_model = lr_g, lr_model
+        self.lr_g = lr_g
+        self.lr_model = lr_model
 
     def g(self, u):
         w1, b1, w2, b2 = self.g_weights
         columns = []
         for j in range(u.shape[1]):
-            rest = torch.cat([u[:, :j], u[:, j + 1 :]], dim=1)
-            columns.append(torch.relu(rest @ w1.T + b1) @ w2[0] + b2)
+            hidden = torch.relu(without(u, j) @ w1.T + b1)
+            columns.append(hidden @ w2[0] + b2)
         return torch.stack(columns, 1)
 
     def step(self, x, y):

@@ -7,6 +7,7 @@ import torch
 
 import pfdl
 from pfdl._internal.cuda_graphs import CALLS_BEFORE
+from tests.decorrelation.small_batches import same, snapshot
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -30,7 +31,8 @@ def assert_same_calls(captured, stepwise, calls):
 
 def assert_same(captured, stepwise, u):
     v = u.detach().clone().requires_grad_()
-    a, b = captured(u), stepwise(v)
+    a = captured(u)
+    b = stepwise(v)
     assert torch.equal(a, b)
     a.backward()
     b.backward()
@@ -38,9 +40,7 @@ def assert_same(captured, stepwise, u):
     assert torch.equal(captured.last.r2, stepwise.last.r2)
     assert captured.last.summary() == stepwise.last.summary()
     assert captured.completed_fits == stepwise.completed_fits
-    assert all(
-        torch.equal(x, y) for x, y in zip(captured.parameters(), stepwise.parameters(), strict=True)
-    )
+    assert same(captured.parameters(), stepwise.parameters())
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,11 @@ def test_a_new_learning_rate_and_a_loaded_state_are_noticed():
 def test_losses_may_be_summed_before_backward():
     captured, stepwise = pair()
     assert_same_calls(captured, stepwise, CALLS_BEFORE + 1)
-    u, v = batch(20), batch(21)
+    u = batch(20)
+    v = batch(21)
     (captured(u) + captured(v)).backward()
-    a, b = batch(20), batch(21)
+    a = batch(20)
+    b = batch(21)
     stepwise(a).backward()
     stepwise(b).backward()
     assert torch.equal(u.grad, a.grad)
@@ -92,13 +94,13 @@ def test_a_batch_that_is_not_finite_updates_nothing_and_is_reported_later(calls,
     penalty, _ = pair()
     for seed in range(calls):
         penalty(batch(seed))
-    before = [value.clone() for value in penalty.parameters()]
+    before = snapshot(penalty)
     bad = batch(30).detach()
     bad[3, 4] = value
     assert not penalty(bad.requires_grad_()).isfinite()
-    assert all(torch.equal(x, y) for x, y in zip(before, penalty.parameters(), strict=True))
+    assert same(before, penalty.parameters())
     torch.cuda.synchronize()
     with pytest.raises(ValueError, match=r"earlier batch had a NaN.*did not update g"):
         penalty(batch(31))
     assert penalty(batch(32)).isfinite()
-    assert not all(torch.equal(x, y) for x, y in zip(before, penalty.parameters(), strict=True))
+    assert not same(before, penalty.parameters())

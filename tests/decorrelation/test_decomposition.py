@@ -67,11 +67,28 @@ def test_no_feature_sees_itself_not_even_by_rounding(sharing, hidden):
     u = torch.randn(3, 37) * 100
     jacobian = torch.autograd.functional.jacobian(lambda row: g(row[None])[0], u[0])
     assert torch.equal(jacobian.diagonal(), torch.zeros(37))
-    assert (jacobian + torch.eye(37)).abs().min() > 0  # every other derivative is there
+    others = jacobian[~torch.eye(37, dtype=torch.bool)]
+    assert others.abs().min() > 0
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("hidden", [(8, 5), (8,)])
+def test_a_feature_changes_the_predictions_of_all_others_and_not_its_own(sharing, hidden):
+    g = make(37, hidden, sharing=sharing, activation="gelu").float()
+    u = torch.randn(3, 37) * 100
     changed = u.clone()
     changed[:, 11] = 1e6
-    assert torch.equal(g(u)[:, 11], g(changed)[:, 11])
-    assert not torch.equal(g(u)[:, 10], g(changed)[:, 10])
+    is_same = (g(u) == g(changed)).all(0)
+    assert is_same.nonzero().tolist() == [[11]]
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_new_weights_are_drawn_as_those_of_a_linear_layer(sharing):
+    """Uniformly up to 1/√(number of inputs), of which there are p − 1."""
+    g = make(26, 400, sharing=sharing)
+    for values in (g.first_weight, g.first_bias):
+        assert values.abs().max() <= 1 / 5
+        assert values.abs().max() > 0.99 / 5
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)

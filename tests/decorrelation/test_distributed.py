@@ -7,14 +7,20 @@ from torch.nn.parallel import DistributedDataParallel
 import pfdl
 from tests.states import ProcessTester, each, equal
 
-P, H, STEPS = 6, 5, 6
+P = 6
+H = 5
+STEPS = 6
 # Rows of each process, taken in turns: batches are uneven, and some are empty.
 SIZES = [(4, 2, 6), (3, 3, 1), (0, 5, 2)]
 
 
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
 def everything():
     """The whole batches and how they are divided."""
-    generator = torch.Generator().manual_seed(1)
+    generator = seeded(1)
     mixing = torch.randn(4, 4, generator=generator, dtype=torch.float64)
     for step in range(STEPS):
         sizes = SIZES[step % len(SIZES)]
@@ -36,7 +42,8 @@ class Both(nn.Module):
 
     def __init__(self, options, seed):
         super().__init__()
-        self.model, self.penalty = model(), penalty(options, seed)
+        self.model = model()
+        self.penalty = penalty(options, seed)
 
     def forward(self, x):
         return self.penalty(self.model(x))
@@ -44,25 +51,23 @@ class Both(nn.Module):
 
 def train(both, inner, optimizer, batches):
     """Return the losses and the gradients of the first step."""
-    losses, first = [], None
+    losses = []
+    first = None
     for x in batches:
         optimizer.zero_grad()
         both(x).backward()
         if first is None:
             first = [value.grad.clone() for value in inner.model.parameters()]
         optimizer.step()
-        losses.append(
-            torch.stack(
-                [inner.penalty.last.decomposition_loss, inner.penalty.last.decorrelation_loss]
-            )
-        )
+        last = inner.penalty.last
+        losses.append([last.decomposition_loss, last.decorrelation_loss])
     return {
-        "losses": torch.stack(losses),
+        "losses": losses,
         "gradients": first,
         "model": inner.model.state_dict(),
         "g": dict(inner.penalty.decomposition.state_dict()),
-        "r2": inner.penalty.last.r2,
-        "parts": [inner.penalty.last.level_part, inner.penalty.last.covariance_part],
+        "r2": last.r2,
+        "parts": [last.level_part, last.covariance_part],
     }
 
 
@@ -80,7 +85,8 @@ def beside_fsdp(rank, world):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    network, beside = model(), penalty({}, seed=rank)
+    network = model()
+    beside = penalty({}, seed=rank)
     fully_shard(network, mesh=init_device_mesh("cpu", (world,)))
     optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
     for sizes, x in everything():
@@ -108,10 +114,14 @@ SENTENCES = {
 
 
 class TestProcesses(ProcessTester):
-    world, least, culprit = len(SIZES[0]), 2, 0
+    world = len(SIZES[0])
+    least = 2
+    culprit = 0
     names = (*OPTIONS, "beside FSDP")
     name = each(names)
-    learnt, tolerances, sentences = "g", TOLERANCES, SENTENCES
+    learnt = "g"
+    tolerances = TOLERANCES
+    sentences = SENTENCES
 
     def train(self, name, rank=None):
         if rank is not None and name not in OPTIONS:
@@ -125,27 +135,25 @@ class TestProcesses(ProcessTester):
         return train(DistributedDataParallel(both), both, optimizer, mine)
 
     def call(self, problem, is_culprit):
-        x = torch.randn(
-            4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(int(is_culprit))
-        )
+        x = torch.randn(4, P, dtype=torch.float64, generator=seeded(int(is_culprit)))
         if problem == "empty":
             return penalty({}), {"features": x[:0]}
+        if not is_culprit:
+            return penalty({}), {"features": x}
+        if problem == "schedule":
+            turns_nan = {"weight": lambda fits: float("nan") if fits else 1.0}
+            return penalty(turns_nan), {"features": x}
         with_nan = x.clone()
         with_nan[1, 2] = torch.nan
-        bad = {"nan": with_nan, "shape": x[:, :3], "no tensor": [1.0]}.get(problem, x)
-        turns_nan = (
-            {"weight": lambda fits: float("nan") if fits else 1.0} if problem == "schedule" else {}
-        )
-        return penalty(turns_nan if is_culprit else {}), {"features": bad if is_culprit else x}
+        bad = {"nan": with_nan, "shape": x[:, :3], "no tensor": [1.0]}
+        return penalty({}), {"features": bad.get(problem, x)}
 
     def evaluate(self, rank):
         return penalty({}).eval()(torch.full((2 + rank, P), rank + 1.0, dtype=torch.float64))
 
     def more(self, rank):
         fitted = penalty({}, seed=rank).eval()
-        fitted.fit_step(
-            torch.randn(4, P, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
-        )
+        fitted.fit_step(torch.randn(4, P, dtype=torch.float64, generator=seeded(rank)))
         return {"fitted in eval mode": fitted.state_dict()}
 
     def test_a_fit_in_eval_mode_is_one_fit_of_all(self, processes):

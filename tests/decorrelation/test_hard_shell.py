@@ -98,11 +98,13 @@ def test_a_schedule_that_fails_is_reported_before_g_is_updated(weights, error, s
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_call_in_inference_mode_does_not_poison_later_training(path):
-    penalty, twin = make(**PATHS[path]), make(**PATHS[path])
+    penalty = make(**PATHS[path])
+    twin = make(**PATHS[path])
     with torch.inference_mode():
         inside = penalty(batch())
     assert torch.equal(inside, twin(batch()))
-    u, v = batch(seed=2).requires_grad_(), batch(seed=2).requires_grad_()
+    u = batch(seed=2).requires_grad_()
+    v = batch(seed=2).requires_grad_()
     penalty(u).backward()
     twin(v).backward()
     assert torch.equal(u.grad, v.grad)
@@ -117,7 +119,8 @@ def test_the_gradient_does_not_reach_g_even_if_a_parent_asks_for_all_gradients(p
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.backbone, self.penalty = nn.Linear(6, 6), make(**PATHS[path])
+            self.backbone = nn.Linear(6, 6)
+            self.penalty = make(**PATHS[path])
 
     model = Model().requires_grad_(True)
     model.penalty(model.backbone(batch())).backward()
@@ -127,7 +130,8 @@ def test_the_gradient_does_not_reach_g_even_if_a_parent_asks_for_all_gradients(p
 
 @pytest.mark.parametrize("assign", [False, True])
 def test_loading_by_assignment_keeps_g_and_its_optimiser_together(assign):
-    penalty, source = make(), make(seed=1)
+    penalty = make()
+    source = make(seed=1)
     source(batch())
     penalty.load_state_dict(copy.deepcopy(source.state_dict()), assign=assign)
     for seed in range(3):
@@ -137,7 +141,8 @@ def test_loading_by_assignment_keeps_g_and_its_optimiser_together(assign):
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_a_penalty_inside_a_checkpointed_part_is_refused(reentrant):
-    penalty, backbone = make(), nn.Linear(6, 6)
+    penalty = make()
+    backbone = nn.Linear(6, 6)
     with pytest.raises(RuntimeError, match="g would learn twice from one batch"):
         checkpoint(
             lambda x: penalty(backbone(x)), batch().requires_grad_(), use_reentrant=reentrant
@@ -156,7 +161,8 @@ def test_forward_mode_differentiation_is_refused():
 def test_an_update_is_skipped_by_a_flag_and_reported_later(value, monkeypatch):
     """What a GPU does, on a CPU, whose fused Adam reads the flag, too."""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    penalty, report = make(), LateReport()
+    penalty = make()
+    report = LateReport()
     parameter, *_ = penalty.decomposition.parameters()
     parameter.grad = torch.ones_like(parameter)
     before = snapshot(penalty)
@@ -173,7 +179,8 @@ def test_an_update_is_skipped_by_a_flag_and_reported_later(value, monkeypatch):
 
 
 def test_features_of_very_different_scales_are_warned_of_once():
-    report, optimizer = LateReport(), make().optimizer
+    report = LateReport()
+    optimizer = make().optimizer
     features = batch().abs() + 1
     report.step(optimizer, features, torch.ones(()))
     report.read()

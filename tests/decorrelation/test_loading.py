@@ -29,7 +29,8 @@ def test_a_refused_state_of_another_width_does_not_crash_the_next_call():
     """The moments of the narrow g in the optimiser of the wide one once made the fused Adam run
     past its memory.
     """
-    narrow, wide = PartialDecorrelation(64, hidden=8), PartialDecorrelation(64, hidden=256)
+    narrow = PartialDecorrelation(64, hidden=8)
+    wide = PartialDecorrelation(64, hidden=256)
     features = torch.randn(16, 64)
     narrow(features)
     with pytest.raises(

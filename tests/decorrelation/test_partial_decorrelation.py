@@ -21,7 +21,8 @@ SGD = partial(torch.optim.SGD, lr=0.05)
 
 def test_algorithm_1_step_by_step():
     torch.manual_seed(3)
-    model, head = nn.Sequential(nn.Linear(4, 6), nn.Tanh()).double(), nn.Linear(6, 3).double()
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh()).double()
+    head = nn.Linear(6, 3).double()
     decorrelate = make(sharing="strict", optimizer=SGD).double()
     g = decorrelate.decomposition
     weights = [g.first_weight, g.first_bias, g.layers[0].weight, g.layers[0].bias]
@@ -34,7 +35,8 @@ def test_algorithm_1_step_by_step():
     )
     optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
     for _ in range(8):
-        x, y = torch.randn(10, 4, dtype=torch.float64), torch.randint(3, (10,))
+        x = torch.randn(10, 4, dtype=torch.float64)
+        y = torch.randint(3, (10,))
         loss_g, loss_decorr = paper.step(x, y)
         features = model(x)
         loss = F.cross_entropy(head(features), y) + decorrelate(features)
@@ -43,15 +45,20 @@ def test_algorithm_1_step_by_step():
         optimizer.step()
         torch.testing.assert_close(decorrelate.last.decomposition_loss, loss_g)
         torch.testing.assert_close(decorrelate.last.decorrelation_loss, loss_decorr)
-    for found, wanted in ((model, paper.model), (head, paper.head)):
-        for a, b in zip(found.parameters(), wanted.parameters(), strict=True):
-            torch.testing.assert_close(a, b)
+    assert_close_parameters(model, paper.model)
+    assert_close_parameters(head, paper.head)
     for a, b in zip(weights, paper.g_weights, strict=True):
         torch.testing.assert_close(a, b.view_as(a))
 
 
+def assert_close_parameters(found, wanted):
+    for a, b in zip(found.parameters(), wanted.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_each_step_leaves_the_other_side_alone():
-    decorrelate, backbone = make(), nn.Linear(6, 6)
+    decorrelate = make()
+    backbone = nn.Linear(6, 6)
     features = backbone(batch())
     before = snapshot(decorrelate.decomposition)
     decorrelate.fit_step(features)
@@ -75,7 +82,8 @@ def test_gradient_of_the_penalty_is_the_naive_one_with_g_held_fixed():
 
 
 def test_forward_is_its_two_halves():
-    whole, halves = make(), make()
+    whole = make()
+    halves = make()
     u = batch()
     loss = whole(u)
     halves.fit_step(u)
@@ -84,7 +92,8 @@ def test_forward_is_its_two_halves():
 
 
 def test_several_fit_steps_are_so_many_single_ones():
-    many, single = make(fit_steps=3), make()
+    many = make(fit_steps=3)
+    single = make()
     u = batch()
     last = many.fit_step(u)
     losses = [single.fit_step(u) for _ in range(3)]
@@ -94,13 +103,23 @@ def test_several_fit_steps_are_so_many_single_ones():
     assert (many.completed_fits, single.completed_fits) == (1, 3)
 
 
-def test_eval_and_no_grad():
+def test_in_eval_mode_a_call_is_the_second_step_alone():
     decorrelate = make().eval()
+    before = snapshot(decorrelate)
     assert torch.equal(decorrelate(batch()), decorrelate.penalty(batch()))
+    assert same(before, snapshot(decorrelate))
+
+
+def test_a_fit_step_learns_in_eval_mode_too():
+    decorrelate = make().eval()
     before = snapshot(decorrelate)
     decorrelate.fit_step(batch())
     assert not same(before, snapshot(decorrelate))
-    before = snapshot(decorrelate.train())
+
+
+def test_without_gradients_a_call_still_fits_g():
+    decorrelate = make()
+    before = snapshot(decorrelate)
     with torch.no_grad():
         decorrelate(batch())
     assert not same(before, snapshot(decorrelate))  # step 1 makes its own gradients
@@ -131,50 +150,92 @@ def test_fitting_g_raises_its_r2_and_minimising_the_penalty_lowers_it():
     assert decorrelate.last.decorrelation_loss < 0.2 * start
 
 
-def test_diagnostics_by_definition():
-    decorrelate = make(weight=0.5)
-    assert decorrelate.last.r2 is None
-    assert decorrelate.last.summary() == {}
-    u = batch()
-    u[:, 2] = 1.5
-    predicted = decorrelate.decomposition(u).detach()
-    decorrelate(u)
-    last = decorrelate.last
-    torch.testing.assert_close(last.decomposition_loss, decomposition_loss(u, predicted))
-    torch.testing.assert_close(
-        last.decorrelation_loss, decorrelation_loss(u, decorrelate.decomposition(u)).detach()
-    )
-    expected = 1 - (u - predicted).square().sum(0) / (u - u.mean(0)).square().sum(0)
-    varies = torch.arange(6) != 2
-    torch.testing.assert_close(last.r2[varies], expected[varies])
-    assert last.r2[2].isnan()
-    summary = last.summary()
-    assert summary["weight"] == 0.5
-    explained = 1 - (u - predicted).square().sum() / (u - u.mean(0)).square().sum()
-    assert summary["r2"] == pytest.approx(explained.item())
-    assert not any(
-        value.requires_grad for value in (last.decomposition_loss, last.decorrelation_loss, last.r2)
-    )
+class TestDiagnostics:
+    """Of a call on features of which the third is constant."""
+
+    @pytest.fixture
+    def u(self):
+        u = batch()
+        u[:, 2] = 1.5
+        return u
+
+    @pytest.fixture
+    def called(self, u):
+        penalty = make(weight=0.5)
+        self.predicted = penalty.decomposition(u).detach()
+        penalty(u)
+        return penalty
+
+    def test_before_the_first_call_there_are_none(self):
+        last = make().last
+        assert last.r2 is None
+        assert last.explained is None
+        assert last.summary() == {}
+
+    def test_losses_are_those_of_both_steps(self, u, called):
+        loss_g = decomposition_loss(u, self.predicted)
+        loss_decorr = decorrelation_loss(u, called.decomposition(u)).detach()
+        torch.testing.assert_close(called.last.decomposition_loss, loss_g)
+        torch.testing.assert_close(called.last.decorrelation_loss, loss_decorr)
+
+    def test_r2_is_one_minus_the_error_over_the_variance(self, u, called):
+        errors = (u - self.predicted).square().sum(0)
+        squares = (u - u.mean(0)).square().sum(0)
+        varies = torch.arange(6) != 2
+        torch.testing.assert_close(called.last.r2[varies], (1 - errors / squares)[varies])
+        torch.testing.assert_close(called.last.explained, 1 - errors.sum() / squares.sum())
+
+    def test_a_constant_feature_has_no_r2(self, called):
+        assert called.last.r2[2].isnan()
+
+    def test_the_summary_has_the_numbers(self, called):
+        summary = called.last.summary()
+        assert summary["weight"] == 0.5
+        assert summary["r2"] == called.last.explained.item()
+        assert summary["decorrelation_loss"] == called.last.decorrelation_loss.item()
+
+    def test_they_carry_no_gradient(self, called):
+        last = called.last
+        for value in (last.decomposition_loss, last.decorrelation_loss, last.r2):
+            assert not value.requires_grad
 
 
-def test_weight_schedule_and_warmup():
+def weights_of(penalty, calls):
+    """The weight that each call used."""
     u = batch()
+    weights = []
+    for _ in range(calls):
+        penalty(u)
+        weights.append(penalty.last.weight)
+    return weights
+
+
+def test_the_weight_may_follow_the_number_of_fits():
     scheduled = make(weight=lambda fits: 0.1 * fits)
-    weights = [(scheduled(u), scheduled.last.weight)[1] for _ in range(3)]
-    assert weights == pytest.approx([0.1, 0.2, 0.3])
+    assert weights_of(scheduled, 3) == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_a_warm_up_raises_the_weight_linearly_to_its_value():
     warming = make(weight=2.0, warmup=4)
-    weights = [(warming(u), warming.last.weight)[1] for _ in range(6)]
-    assert weights == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, 2.0])
-    loss = warming.penalty(u)
-    torch.testing.assert_close(loss, 2.0 * warming.last.decorrelation_loss)
-    assert make(weight=3.0, warmup=10).penalty(u).item() == pytest.approx(
-        0.3 * make().penalty(u).item(), rel=1e-5
-    )
+    assert weights_of(warming, 6) == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, 2.0])
+
+
+def test_the_penalty_is_the_weight_times_the_loss():
+    penalty = make(weight=2.0)
+    loss = penalty(batch())
+    torch.testing.assert_close(loss, 2.0 * penalty.last.decorrelation_loss)
+
+
+def test_before_the_first_fit_a_warm_up_has_the_weight_of_its_first_call():
+    u = batch()
+    warming = make(weight=3.0, warmup=10).penalty(u)
+    torch.testing.assert_close(warming, 0.3 * make().penalty(u))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_features_under_autocast(dtype):
-    half, full = make(), make()
+    half = make()
+    full = make()
     u = batch().to(dtype).requires_grad_()
     with torch.autocast("cpu", dtype):
         loss = half(u)
@@ -194,14 +255,15 @@ def test_losses_of_several_batches_may_be_summed_before_backward(monkeypatch):
     """
     # Recomputed in backward: the harder case
     monkeypatch.setitem(leave_one_out.CHUNK_ELEMENTS, "cpu", 40)
-    together, apart = make(optimizer=SGD, kernel="plain"), make(optimizer=SGD, kernel="plain")
-    u, v = batch(seed=1).requires_grad_(), batch(seed=2).requires_grad_()
-    (together(u) + together(v)).backward()
-    summed = u.grad.clone(), v.grad.clone()
-    u.grad = v.grad = None
-    apart(u).backward()
-    apart(v).backward()
-    torch.testing.assert_close(summed, (u.grad, v.grad))
+    together = make(optimizer=SGD, kernel="plain")
+    apart = make(optimizer=SGD, kernel="plain")
+    u = batch(seed=1).requires_grad_()
+    v = batch(seed=2).requires_grad_()
+    loss = together(u) + together(v)
+    summed = torch.autograd.grad(loss, (u, v))
+    (of_u,) = torch.autograd.grad(apart(u), u)
+    (of_v,) = torch.autograd.grad(apart(v), v)
+    torch.testing.assert_close(summed, (of_u, of_v))
 
 
 PATHS = {
@@ -224,18 +286,27 @@ def test_the_last_call_knows_its_parts(path, center):
     assert penalty.metrics()["level_part"] == penalty.last.level_part
 
 
+def standardising_and_twin(path):
+    """A penalty that standardises, and one that does not."""
+    return make(standardize=True, **PATHS[path]).double(), make(**PATHS[path]).double()
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_standardised_features_enter_both_losses(path):
-    penalty, twin = make(standardize=True, **PATHS[path]).double(), make(**PATHS[path]).double()
+    penalty, twin = standardising_and_twin(path)
     u = batch().double().requires_grad_()
-    v = standardize(u.detach()).requires_grad_()
-    torch.testing.assert_close(penalty(u), twin(v))
+    torch.testing.assert_close(penalty(u), twin(standardize(u.detach()).requires_grad_()))
     torch.testing.assert_close(penalty.last.r2, twin.last.r2)
-    for found, wanted in zip(penalty.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(found, wanted)
-    w = standardize(u)
-    slow = naive_decorrelation_loss(w, naive_decomposition(twin.decomposition, w), "none")
-    (wanted,) = torch.autograd.grad(slow, u)
-    (found,) = torch.autograd.grad(penalty.penalty(u), u)
-    torch.testing.assert_close(found, wanted)
+    assert_close_parameters(penalty, twin)
     assert penalty.last.level_part < 1e-25
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_gradient_passes_through_the_standardisation(path):
+    penalty, twin = standardising_and_twin(path)
+    u = batch().double().requires_grad_()
+    v = standardize(u)
+    slow = naive_decorrelation_loss(v, naive_decomposition(twin.decomposition, v), "none")
+    (wanted,) = torch.autograd.grad(slow, u)
+    (gradient,) = torch.autograd.grad(penalty.penalty(u), u)
+    torch.testing.assert_close(gradient, wanted)

@@ -13,17 +13,15 @@ from tests.decorrelation.small_batches import batch, make, same, snapshot
 def test_moving_takes_the_optimiser_along():
     # not a strict g: some of its gradients are zero but for rounding, and Adam takes a whole step
     # by their sign
-    moved, stayed = make(sharing="indexed"), make(sharing="indexed").double()
+    moved = make(sharing="indexed")
+    stayed = make(sharing="indexed").double()
     moved(batch())
     stayed(batch().double())
     moved.double()
-    moments = [
-        value
-        for state in moved.optimizer.state.values()
-        for value in (state["exp_avg"], state["exp_avg_sq"])
-    ]
-    assert moments
-    assert all(moment.dtype == torch.float64 for moment in moments)
+    assert moved.optimizer.state
+    for state in moved.optimizer.state.values():
+        assert state["exp_avg"].dtype == torch.float64
+        assert state["exp_avg_sq"].dtype == torch.float64
     moved(batch(seed=2).double())
     stayed(batch(seed=2).double())
     for a, b in zip(moved.parameters(), stayed.parameters(), strict=True):
@@ -31,7 +29,8 @@ def test_moving_takes_the_optimiser_along():
 
 
 def test_inside_a_compiled_training_step():
-    eager, compiled = make(), make()
+    eager = make()
+    compiled = make()
     torch.manual_seed(2)
     backbone = nn.Linear(6, 6)
 

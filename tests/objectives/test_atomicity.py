@@ -31,7 +31,8 @@ BAD_TENSORS = {
 @pytest.mark.parametrize("bad", BAD_TENSORS)
 def test_a_call_that_raises_changes_nothing(name, bad):
     for needed in used(name).needs:
-        part, tensors = used(name), batch(seed=1)
+        part = used(name)
+        tensors = batch(seed=1)
         tensors[needed] = BAD_TENSORS[bad](tensors[needed])
         before = copy.deepcopy(part.state_dict())
         try:

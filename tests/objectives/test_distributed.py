@@ -8,7 +8,9 @@ from pfdl.objectives.registry import _known, make_objective, register_objective
 from pfdl.objectives.weightings import DWR
 from tests.states import ProcessTester, each
 
-P, CLASSES, CONTEXTS = 5, 3, 2
+P = 5
+CLASSES = 3
+CONTEXTS = 2
 SIZES = [(7, 5), (6, 6), (12, 0), (4, 8)]
 """Rows of each process, step by step: uneven, even, none in one of them."""
 
@@ -61,7 +63,8 @@ def head():
 
 
 def loss_and_gradients(objective, features, labels, environments):
-    leaf, weight = features.clone().requires_grad_(), head()
+    leaf = features.clone().requires_grad_()
+    weight = head()
     # As indices any whole numbers will do: those of the contexts, for which DWR has a weight each.
     loss = objective(
         leaf @ weight, labels, features=leaf, environments=environments, indices=environments
@@ -96,13 +99,19 @@ CALLS = {
 
 
 class TestProcesses(ProcessTester):
-    world, least, culprit = 2, 1, 1
+    world = 2
+    least = 1
+    culprit = 1
     names = NAMES
     name = each(NAMES)
-    tolerances, sentences = TOLERANCES, SENTENCES
+    tolerances = TOLERANCES
+    sentences = SENTENCES
 
     def train(self, name, rank=None):
-        objective, losses, gradients, metrics = make(name), [], [], []
+        objective = make(name)
+        losses = []
+        gradients = []
+        metrics = []
         for step, (sizes, *batch) in enumerate(batches()):
             torch.manual_seed(step + 100 * (rank or 0))
             if rank is None:

@@ -77,8 +77,11 @@ def test_a_weighting_gets_what_it_needs_and_carries_no_gradient(batch):
 
 
 def test_everything_is_divided_by_a_weight_above_one_once_it_acts(batch):
-    environments, logits, labels = batch["environments"], batch["logits"], batch["labels"]
-    risk, penalty = F.cross_entropy(logits, labels), IRM()(logits, labels, environments)
+    environments = batch["environments"]
+    logits = batch["logits"]
+    labels = batch["labels"]
+    risk = F.cross_entropy(logits, labels)
+    penalty = IRM()(logits, labels, environments)
     objective = Objective([IRM(weight=40.0, anneal=1)])
     assert objective.divisor() == 1
     torch.testing.assert_close(objective(logits, labels, environments=environments), risk + penalty)
@@ -155,7 +158,8 @@ class TestRegistering:
 
     def test_an_entry_point_is_found(self, monkeypatch):
         class Point:
-            name, load = "from-a-package", staticmethod(lambda: ByRisk)
+            name = "from-a-package"
+            load = staticmethod(lambda: ByRisk)
 
         registry._load_entry_points.cache_clear()
         monkeypatch.setattr(

@@ -36,7 +36,8 @@ def quick_interpreter():
             raise
         pytest.skip(CANNOT_LOOP)
 
-    patch_language, scopes = interpreter._patch_lang, {}
+    patch_language = interpreter._patch_lang
+    scopes = {}
 
     def patch_once(function):
         """Patch the language that a module sees, once instead of at every call of one of its

@@ -10,6 +10,7 @@ import torch
 pytest.importorskip("triton")
 from pfdl.decorrelation.kernels.triton_adam import can_step, take_step
 from tests.decorrelation.kernels.conftest import DEVICE, INTERPRETING, needs_triton
+from tests.decorrelation.small_batches import same
 
 KINDS = {
     "adam": (torch.optim.Adam, {"lr": 0.01}),
@@ -80,40 +81,75 @@ def test_triton_takes_the_step_of_pytorch(kind):
 @pytest.mark.parametrize("place", ["gradient", "loss"])
 def test_triton_skips_what_is_not_finite(place, value):
     optimizer, values = stepped("adam")
-    before = copy.deepcopy(optimizer.state_dict()), [x.detach().clone() for x in values]
-    gradients, unexplained, seen = (
-        gradients_of(values),
-        torch.ones(5, device=DEVICE),
-        torch.zeros((), device=DEVICE),
-    )
+    state = copy.deepcopy(optimizer.state_dict())
+    before = [value.detach().clone() for value in values]
+    gradients = gradients_of(values)
+    unexplained = torch.ones(5, device=DEVICE)
+    seen = torch.zeros((), device=DEVICE)
     if place == "gradient":
         gradients[0][2, 6] = value  # 1e30: its square is not finite
     else:
         unexplained[4] = value if value != 1e30 else -torch.inf
     take_step(optimizer, values, gradients, unexplained, seen)
     assert seen == 1
-    torch.testing.assert_close(optimizer.state_dict(), before[0], rtol=0, atol=0)
-    assert all(torch.equal(x, y) for x, y in zip(values, before[1], strict=True))
+    torch.testing.assert_close(optimizer.state_dict(), state, rtol=0, atol=0)
+    assert same(values, before)
     take_step(optimizer, values, gradients_of(values), torch.ones(5, device=DEVICE), seen)
     assert seen == 1  # never lowered
-    assert not any(torch.equal(x, y) for x, y in zip(values, before[1], strict=True))
+    assert not any(map(torch.equal, values, before))
 
 
-def test_other_optimisers_take_their_steps_themselves():
+def test_a_fused_adam_that_has_made_a_step_is_served():
+    assert can_step(*stepped("adam"))
+
+
+def with_hook():
     optimizer, values = stepped("adam")
-    assert can_step(optimizer, values)
-    assert not can_step(optimizer, values[:3])
     optimizer.register_step_post_hook(lambda *_: None)
-    assert not can_step(optimizer, values)
-    for options in ({"amsgrad": True}, {"maximize": True}):
-        assert not can_step(*stepped("adam", **options))
+    return optimizer, values
+
+
+def with_other_parameters():
+    optimizer, values = stepped("adam")
+    return optimizer, values[:3]
+
+
+def before_the_first_step():
     values = parameters()
-    assert not can_step(torch.optim.Adam(values, fused=True), values)  # without a state yet
-    assert not can_step(torch.optim.SGD(values), values)
-    assert not can_step(torch.optim.Adam([{"params": values[:2]}, {"params": values[2:]}]), values)
-    half = [torch.nn.Parameter(value.detach().double()) for value in values]
-    optimizer = torch.optim.Adam(half, fused=True)
-    for value in half:
+    return torch.optim.Adam(values, fused=True), values
+
+
+def another_optimiser():
+    values = parameters()
+    return torch.optim.SGD(values), values
+
+
+def in_two_groups():
+    values = parameters()
+    return torch.optim.Adam([{"params": values[:2]}, {"params": values[2:]}]), values
+
+
+def in_double_precision():
+    values = [torch.nn.Parameter(value.detach().double()) for value in parameters()]
+    optimizer = torch.optim.Adam(values, fused=True)
+    for value in values:
         value.grad = torch.ones_like(value)
     optimizer.step()
-    assert not can_step(optimizer, half)
+    return optimizer, values
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: stepped("adam", amsgrad=True),
+        lambda: stepped("adam", maximize=True),
+        with_hook,
+        with_other_parameters,
+        before_the_first_step,
+        another_optimiser,
+        in_two_groups,
+        in_double_precision,
+    ],
+)
+def test_other_optimisers_take_their_steps_themselves(make):
+    assert not can_step(*make())

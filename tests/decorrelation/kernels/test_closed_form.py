@@ -127,7 +127,8 @@ def test_triton_takes_half_precision_features(sharing, dtype):
     half = torch.randn(6, 3, device=DEVICE).to(dtype).requires_grad_()
     full = half.detach().float().requires_grad_()
     weights = torch.randn(6, 3, device=DEVICE)
-    out, expected = g(half), g(full)
+    out = g(half)
+    expected = g(full)
     assert torch.equal(out, expected)
     (weights * out).sum().backward()
     (weights * expected).sum().backward()
@@ -160,7 +161,8 @@ class Recorder:
     """A backend that notes what it was asked for."""
 
     def __init__(self, backend):
-        self.backend, self.asked = backend, []
+        self.backend = backend
+        self.asked = []
 
     def __getattr__(self, name):
         self.asked.append(name)
@@ -170,7 +172,8 @@ class Recorder:
 def test_only_the_gradient_that_is_needed_is_computed(monkeypatch):
     recorder = Recorder(cpu)
     monkeypatch.setattr("pfdl.decorrelation.decomposition.choose_kernels", lambda *_: recorder)
-    decorrelate, u = pfdl.PartialDecorrelation(6, hidden=5), torch.randn(4, 6, requires_grad=True)
+    decorrelate = pfdl.PartialDecorrelation(6, hidden=5)
+    u = torch.randn(4, 6, requires_grad=True)
     for work, wanted in [
         (lambda: decorrelate.fit_step(u), ["predict", "parameter_gradients"]),
         (lambda: decorrelate.penalty(u).backward(), ["predict", "feature_gradient"]),
@@ -200,7 +203,8 @@ def test_penalty_and_fit_are_those_of_the_plain_path(sharing, center, activation
     plain.load_state_dict(fused.state_dict())
     for _ in range(2):
         u = torch.randn(6, 5, device=DEVICE)
-        found, wanted = u.clone().requires_grad_(), u.clone().requires_grad_()
+        found = u.clone().requires_grad_()
+        wanted = u.clone().requires_grad_()
         fused(found).backward()
         plain(wanted).backward()
         torch.testing.assert_close(found.grad, wanted.grad, rtol=1e-4, atol=1e-7)
@@ -250,7 +254,8 @@ class Rows:
     """Features on a device that this machine need not have."""
 
     def __init__(self, device, rows):
-        self.device, self.rows = device, rows
+        self.device = device
+        self.rows = rows
 
     def __len__(self):
         return self.rows

@@ -38,7 +38,8 @@ def test_the_weights_of_one_batch_are_those_of_the_definition(smoothing):
 
 def test_counts_grow_over_batches():
     labels, environments = batch()
-    together, apart = Balance(), Balance()
+    together = Balance()
+    apart = Balance()
     together.prepare(labels, environments)
     for part in torch.arange(200).split(50):
         apart(labels[part], environments[part])

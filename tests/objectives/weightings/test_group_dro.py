@@ -82,8 +82,10 @@ def test_a_share_too_small_for_float32_is_remembered():
     """Risks (0.01, 4, 4, 4) at step size 1: after 40 steps the first share is 5e-71, and it must
     not come back.
     """
-    labels, environments = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
-    weighting, naive = GroupDRO(step_size=1.0), Naive(count(labels, environments), 1.0)
+    labels = torch.tensor([0, 0, 1, 1])
+    environments = torch.tensor([0, 1, 0, 1])
+    weighting = GroupDRO(step_size=1.0)
+    naive = Naive(count(labels, environments), 1.0)
     risks = torch.tensor([0.01, 4.0, 4.0, 4.0])
     for _ in range(40):
         weighting(risks, labels, environments)
@@ -129,7 +131,8 @@ def test_groups_that_come_later_join_with_an_average_share():
 
 
 def test_preparing_does_not_forget_loaded_shares():
-    source, resumed = GroupDRO(step_size=0.5), GroupDRO(step_size=0.5)
+    source = GroupDRO(step_size=0.5)
+    resumed = GroupDRO(step_size=0.5)
     source(*batch(0))
     resumed.load_state_dict(source.state_dict())
     resumed.prepare(*batch(1)[1:])

@@ -45,7 +45,8 @@ def naive_dependence(mapped, w):
         for j in range(z.shape[1]):
             for k in range(z.shape[1]):
                 if j != k:
-                    mean_j, mean_k = (w * z[:, j]).sum(), (w * z[:, k]).sum()
+                    mean_j = (w * z[:, j]).sum()
+                    mean_k = (w * z[:, k]).sum()
                     total = total + (w * (z[:, j] - mean_j) * (z[:, k] - mean_k)).sum() ** 2
     return total
 
@@ -62,7 +63,8 @@ def test_the_gradient_of_dependence_is_that_of_autograd(p):
 
 @pytest.mark.parametrize("p", [4, 12, 20])
 def test_dwr_by_samples_and_by_features_is_the_loop(p):
-    x, w = features(12, p).double(), weights_of().requires_grad_()
+    x = features(12, p).double()
+    w = weights_of().requires_grad_()
     loss, gradient = dwr_loss_and_gradient(x, w.detach())
     expected = dwr_loss_with_copies(x, w)
     torch.testing.assert_close(loss, expected.detach())
@@ -70,7 +72,8 @@ def test_dwr_by_samples_and_by_features_is_the_loop(p):
 
 
 def test_the_gradient_of_balance_is_that_of_autograd():
-    f, w = features(15, 6).double(), weights_of(15).requires_grad_()
+    f = features(15, 6).double()
+    w = weights_of(15).requires_grad_()
     f[:, 2] = f[:, 2].abs() + 0.1  # always on: nothing to compare
     torch.testing.assert_close(
         balance_gradient(f, w.detach()), *torch.autograd.grad(naive_balance(f, w), w)
@@ -191,7 +194,8 @@ def test_dwr_says_once_that_its_weights_collapsed_and_not_where_they_act():
 @pytest.mark.parametrize(("mean", "scale"), [(0.0, 1e8), (0.0, 1e-6), (100.0, 1.0)])
 def test_dwr_decorrelates_features_in_any_units(mean, scale):
     """The features of an untrained network in eval mode are of the order of 10⁸."""
-    x, dwr = features(300, 4), DWR()
+    x = features(300, 4)
+    dwr = DWR()
     with pytest.warns(UserWarning, match=r"worth \d+ of 300 samples"):
         dwr.fit((mean + scale * x.double()).float())
     x = (x - x.mean(0)) / x.std(0, correction=0)
@@ -203,10 +207,13 @@ def test_dwr_decorrelates_features_in_any_units(mean, scale):
 
 
 def test_an_objective_hands_dwr_the_numbers_of_the_samples():
-    x, dwr = features(40, 4), DWR()
+    x = features(40, 4)
+    dwr = DWR()
     dwr.fit(x)
-    objective, batch = Objective(weighting=dwr), torch.tensor([3, 30, 7, 11])
-    logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])
+    objective = Objective(weighting=dwr)
+    batch = torch.tensor([3, 30, 7, 11])
+    logits = torch.randn(4, 3)
+    labels = torch.tensor([0, 1, 2, 1])
     loss = objective(logits, labels, indices=batch)
     risks = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
     torch.testing.assert_close(loss, (dwr(batch) * risks).mean())
@@ -231,7 +238,8 @@ def test_random_fourier_features_by_definition():
     torch.manual_seed(0)
     mapped = fourier_features(u, *(drawn[0] for drawn in draw_maps(u, 2, 1)))
     torch.manual_seed(0)
-    frequency, phase = torch.randn(2), 2 * math.pi * torch.rand(2, 3)
+    frequency = torch.randn(2)
+    phase = 2 * math.pi * torch.rand(2, 3)
     for f in range(2):
         for i in range(5):
             angles = [(frequency[f] * u[i, j] + phase[f, j]).item() for j in range(3)]
@@ -284,7 +292,8 @@ def test_stablenet_refuses_what_would_spoil_its_memory():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 @pytest.mark.parametrize("kind", [BatchDWR, CNBB, StableNet])
 def test_a_replayed_cuda_graph_gives_the_same_weights(kind):
-    replayed, stepwise = kind().cuda(), kind().cuda()
+    replayed = kind().cuda()
+    stepwise = kind().cuda()
     for batch in range(8):
         u = features(24, 40, seed=batch).cuda()
         # Without a record, so the first calls of a kind, which run step by step

@@ -32,35 +32,28 @@ def can_step(optimizer: Optimizer, parameters: Sequence[Parameter]) -> bool:
     """Return whether :func:`take_step` does what the next step of an optimiser would: of a fused
     Adam or AdamW.
     """
-    if (
-        type(optimizer) not in (Adam, AdamW)
-        or len(optimizer.param_groups) != 1
-        or len(parameters) != PARAMETERS
-    ):
-        return False
-    (group,) = optimizer.param_groups
-    if (
-        not group["fused"]
-        or group["amsgrad"]
-        or group["maximize"]
-        or not isinstance(group["lr"], (int, float))
-    ):
+    if type(optimizer) not in (Adam, AdamW) or len(optimizer.param_groups) != 1:
         return False
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         return False
-    # Empty before the first step
-    states = [optimizer.state.get(parameter, {}) for parameter in parameters]
-    if not all(state.keys() >= {"step", "exp_avg", "exp_avg_sq"} for state in states):
+    (group,) = optimizer.param_groups
+    if not group["fused"] or group["amsgrad"] or group["maximize"]:
         return False
+    if not isinstance(group["lr"], (int, float)) or len(parameters) != PARAMETERS:
+        return False
+    tensors: list[Tensor] = [*parameters]
+    for parameter in parameters:
+        state = optimizer.state.get(parameter, {})
+        if not state.keys() >= {"step", "exp_avg", "exp_avg_sq"}:
+            return False  # before the first step
+        tensors += (state["step"], state["exp_avg"], state["exp_avg_sq"])
     device = parameters[0].device
-    tensors = [
-        *parameters,
-        *(state[name] for state in states for name in ("step", "exp_avg", "exp_avg_sq")),
-    ]
-    return all(
-        tensor.device == device and tensor.dtype == torch.float32 and tensor.is_contiguous()
-        for tensor in tensors
-    )
+    return all(_is_plain(tensor, device) for tensor in tensors)
+
+
+def _is_plain(tensor: Tensor, device: torch.device) -> bool:
+    is_single = tensor.dtype == torch.float32
+    return tensor.device == device and is_single and tensor.is_contiguous()
 
 
 def take_step(
@@ -81,14 +74,17 @@ def take_step(
         seen: Numbers on the device, of which the first becomes 1.0 if the update is skipped.
     """
     (group,) = optimizer.param_groups
-    lr, eps, decay = (float(group[name]) for name in ("lr", "eps", "weight_decay"))
-    decoupled = type(optimizer) is AdamW or bool(group.get("decoupled_weight_decay", False))
+    lr = float(group["lr"])
+    eps = float(group["eps"])
+    decay = float(group["weight_decay"])
+    beta1, beta2 = group["betas"]
+    logarithms = [math.log(beta) if beta > 0 else -math.inf for beta in (beta1, beta2)]
+    is_decoupled = type(optimizer) is AdamW or bool(group.get("decoupled_weight_decay", False))
     states = [optimizer.state[parameter] for parameter in parameters]
     sizes = [gradient.numel() for gradient in gradients]
     programs = sum(-(-size // LENGTH) for size in sizes)
-    partial, verdict = unexplained.new_empty(programs), unexplained.new_empty(1 + 2 * len(sizes))
-    beta1, beta2 = group["betas"]
-    logarithms = [math.log(beta) if beta > 0 else -math.inf for beta in (beta1, beta2)]
+    partial = unexplained.new_empty(programs)
+    verdict = unexplained.new_empty(1 + 2 * len(sizes))
     _square_sums[(programs,)](*gradients, *sizes[:3], partial, LENGTH=LENGTH, num_warps=4)
     _judge[(1,)](
         partial,
@@ -103,11 +99,9 @@ def take_step(
         LENGTH=LENGTH,
         num_warps=4,
     )
-    tensors = [
-        tensor
-        for parameter, gradient, state in zip(parameters, gradients, states, strict=True)
-        for tensor in (parameter.detach(), gradient, state["exp_avg"], state["exp_avg_sq"])
-    ]
+    tensors: list[Tensor] = []
+    for parameter, gradient, state in zip(parameters, gradients, states, strict=True):
+        tensors += (parameter.detach(), gradient, state["exp_avg"], state["exp_avg_sq"])
     _update[(programs,)](
         *tensors,
         *sizes[:3],
@@ -116,8 +110,8 @@ def take_step(
         beta2,
         1 - beta2,
         eps,
-        0.0 if decoupled else decay,
-        lr * decay if decoupled else 0.0,
+        0.0 if is_decoupled else decay,
+        lr * decay if is_decoupled else 0.0,
         LENGTH=LENGTH,
         num_warps=4,
     )
@@ -221,8 +215,9 @@ def _adam(
     v = tl.load(second + place, mask=inside, other=0.0)
     m += new1 * (g - m)
     v = beta2 * v + new2 * (g * g)
+    rate = tl.load(corrections)
     denominator = tl.sqrt(v) * tl.load(corrections + 1) + eps
-    x = x - shrink * x - tl.load(corrections) * m / denominator
+    x = x - shrink * x - rate * m / denominator
     tl.store(parameter + place, x, mask=inside)
     tl.store(first + place, m, mask=inside)
     tl.store(second + place, v, mask=inside)

@@ -32,10 +32,12 @@ from torch import Tensor
 from pfdl.decorrelation.kernels import triton_kernels
 from pfdl.decorrelation.kernels.function import OneHidden
 
-ROWS, UNITS = 4, 256
+ROWS = 4
+UNITS = 256
 """Tile of the kernels that walk along the features: rows × hidden units in registers."""
 
-FEATURES, MANY_FEATURES = 32, 64
+FEATURES = 32
+MANY_FEATURES = 64
 """Features in a block: few, to have programs enough for all of a GPU; more from 2049 on, where
 memory counts.
 """
@@ -68,7 +70,7 @@ def predict(net: OneHidden) -> tuple[Tensor, Tensor | None]:
     """Return Ũ, shape (n, p), and the base of the pre-activations if all rows were worked off at
     once.
     """
-    out = torch.empty(net.u.shape, dtype=torch.float32, device=net.u.device)
+    out = _empty(net, *net.u.shape)
     base = None
     turns = list(_turns(net))
     for rows in turns:
@@ -92,9 +94,7 @@ def feature_gradient(
     """Return the gradient of u, shape (n, p), from G; added to ``onto``, which is overwritten, if
     that is given.
     """
-    out = (
-        torch.empty(net.u.shape, dtype=torch.float32, device=net.u.device) if onto is None else onto
-    )
+    out = _empty(net, *net.u.shape) if onto is None else onto
     for rows in _turns(net):
         _feature_gradient(net.rows(rows), base, gradient[rows], out[rows], onto is not None)
     return out
@@ -177,7 +177,9 @@ def _indexed_sums(
     n, p, h, _ = _sizes(net)
     features, units, warps = INDEXED_PARAMETER_TILE
     blocks = _tiles(p, features)
-    weight, offset, sums = _empty(net, h, p), _empty(net, p, h), _empty(net, blocks, h + 1)
+    weight = _empty(net, h, p)
+    offset = _empty(net, p, h)
+    sums = _empty(net, blocks, h + 1)
     triton_kernels.indexed_parameter_sums[(blocks, _tiles(h, units))](
         net.u,
         gradient,
@@ -206,8 +208,10 @@ def _strict_sums(
     """Return the gradients of W (h, p − 1), of v, of the offsets and of c."""
     n, p, h, visible = _sizes(net)
     rows, units, warps = STRICT_PARAMETER_TILE
-    parts, blocks = _tiles(n, rows), _tiles(p, _features(p))
-    of_parts, sums = _empty(net, parts, visible, h), _empty(net, parts * blocks, 2 * h + 1)
+    parts = _tiles(n, rows)
+    blocks = _tiles(p, _features(p))
+    of_parts = _empty(net, parts, visible, h)
+    sums = _empty(net, parts * blocks, 2 * h + 1)
     triton_kernels.strict_parameter_sums[(parts, _tiles(h, units), blocks)](
         net.u,
         gradient,
@@ -229,7 +233,8 @@ def _strict_sums(
         FEATURES=_features(p),
         num_warps=warps,
     )
-    weight, side = _empty(net, h, visible), TRANSPOSED_SIDE
+    weight = _empty(net, h, visible)
+    side = TRANSPOSED_SIDE
     triton_kernels.sum_transposed[(_tiles(visible, side), _tiles(h, side))](
         of_parts, weight, parts, visible, h, SIDE=side
     )
@@ -248,7 +253,10 @@ def _base(net: OneHidden) -> Tensor:
     triton_kernels.block_sums[(_tiles(n, tile["ROWS"]), _tiles(h, tile["UNITS"]), blocks)](
         net.u, net.weight, own, following, n, p, h, visible, STRICT=net.strict, **tile
     )
-    return _scan(own, following)[0] if net.strict else own.sum(0)
+    if not net.strict:
+        return own.sum(0)
+    states, _ = _scan(own, following)
+    return states
 
 
 def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -284,8 +292,9 @@ def _scan(own: Tensor, following: Tensor | None) -> tuple[Tensor, Tensor]:
     own's total.
     """
     blocks, n, h = own.shape
-    out, total = torch.empty_like(own), own.new_empty(n, h)
-    all_blocks = 1 << (blocks - 1).bit_length()
+    out = torch.empty_like(own)
+    total = own.new_empty(n, h)
+    all_blocks = _power_of_two(blocks)
     length = max(8, SCAN_ELEMENTS // all_blocks)
     triton_kernels.scan_blocks[(_tiles(n * h, length),)](
         own,
@@ -308,8 +317,17 @@ def _sizes(net: OneHidden) -> tuple[int, int, int, int]:
 
 
 def _tile(net: OneHidden) -> dict[str, Any]:
-    units = min(UNITS, 1 << (net.weight.shape[1] - 1).bit_length())
-    return {"ROWS": ROWS, "UNITS": units, "FEATURES": _features(net.u.shape[1]), "num_warps": WARPS}
+    _, p, h, _ = _sizes(net)
+    return {
+        "ROWS": ROWS,
+        "UNITS": min(UNITS, _power_of_two(h)),
+        "FEATURES": _features(p),
+        "num_warps": WARPS,
+    }
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
 
 
 def _features(p: int) -> int:

@@ -5,6 +5,8 @@ registers. The tile of pre-activations is made, used and overwritten for each j;
 registers is Ũ, a gradient, or one tile of sums for a whole block of features. All arithmetic is
 float32. Multiplications are fused with additions only where ``tl.fma`` says so: two kernels that
 must agree to the last bit on δ then do, however they are compiled.
+
+A kernel takes each pointer and each size by itself, because the language has no structures.
 """
 
 # ruff: noqa: D103 - kernels are described by the comment above each
@@ -29,9 +31,8 @@ def _activation(x, GELU: constexpr):
 @triton.jit
 def _slope(x, GELU: constexpr):
     if GELU:
-        y = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * tl.exp(
-            -0.5 * x * x
-        )
+        probability = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+        y = probability + x * 0.3989422804014327 * tl.exp(-0.5 * x * x)
     else:
         y = tl.where(x > 0.0, 1.0, 0.0)
     return y
@@ -76,15 +77,15 @@ def _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT: constexp
     if STRICT:
         pre = state
         step = u_j - _column(u, row, j + 1, n, p)
-        state = tl.fma(
-            step[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), state
-        )
+        steps = step[:, None] + tl.zeros_like(state)
+        weights = w_j[None, :] + tl.zeros_like(state)
+        state = tl.fma(steps, weights, state)
     else:
         e_j = _weights(offset, j, unit, p, h)
         whole = state + e_j[None, :]
-        pre = tl.fma(
-            -u_j[:, None] + tl.zeros_like(state), w_j[None, :] + tl.zeros_like(state), whole
-        )
+        features = -u_j[:, None] + tl.zeros_like(state)
+        weights = w_j[None, :] + tl.zeros_like(state)
+        pre = tl.fma(features, weights, whole)
     return pre, state
 
 
@@ -110,14 +111,14 @@ def block_sums(
     first = block * FEATURES
     sums = tl.zeros((ROWS, UNITS), tl.float32)
     shifted = tl.zeros((ROWS, UNITS), tl.float32)
+    zeros = tl.zeros((ROWS, UNITS), tl.float32)
     for t in range(FEATURES):
         k = first + t
-        w = _weights(weight, k, unit, visible, h)[None, :] + tl.zeros((ROWS, UNITS), tl.float32)
-        sums = tl.fma(
-            _column(u, row, k, n, p)[:, None] + tl.zeros((ROWS, UNITS), tl.float32), w, sums
-        )
+        w = _weights(weight, k, unit, visible, h)[None, :] + zeros
+        u_k = _column(u, row, k, n, p)[:, None] + zeros
+        sums = tl.fma(u_k, w, sums)
         if STRICT:
-            after = _column(u, row, k + 1, n, p)[:, None] + tl.zeros((ROWS, UNITS), tl.float32)
+            after = _column(u, row, k + 1, n, p)[:, None] + zeros
             shifted = tl.fma(after, w, shifted)
     place = block * n * h + row[:, None] * h + unit[None, :]
     inside = (row < n)[:, None] & (unit < h)[None, :]
@@ -147,9 +148,8 @@ def scan_blocks(
     earlier = tl.load(own + where - size, mask=inside & (block > 0)[:, None], other=0.0)
     result = tl.cumsum(earlier, axis=0)
     if SUFFIX:
-        result += tl.cumsum(
-            tl.load(following + where, mask=inside, other=0.0), axis=0, reverse=True
-        )
+        later = tl.load(following + where, mask=inside, other=0.0)
+        result += tl.cumsum(later, axis=0, reverse=True)
     else:
         last = tl.load(own + (blocks - 1) * size + place, mask=place < size, other=0.0)
         tl.store(total + place, tl.sum(earlier, axis=0) + last, mask=place < size)
@@ -228,7 +228,8 @@ def delta_sums(
         u_j = _column(u, row, j, n, p)
         w_j = _weights(weight, j, unit, visible, h)
         pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
-        acc += (_column(gradient, row, j, n, p)[:, None] * v[None, :]) * _slope(pre, GELU)
+        g_j = _column(gradient, row, j, n, p)
+        acc += (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
     place = block * n * h + row[:, None] * h + unit[None, :]
     tl.store(sums + place, acc, mask=(row < n)[:, None] & (unit < h)[None, :])
 
@@ -274,7 +275,8 @@ def feature_gradient(
             u_j = _column(u, row, j, n, p)
             w_j = _weights(weight, j, unit, visible, h)
             pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
-            delta = (_column(gradient, row, j, n, p)[:, None] * v[None, :]) * _slope(pre, GELU)
+            g_j = _column(gradient, row, j, n, p)
+            delta = (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
             if STRICT:
                 until = before + delta
                 w_last = _weights(weight, j - 1, unit, visible, h)
@@ -385,13 +387,10 @@ def strict_parameter_sums(
         acc_readout += g_j[:, None] * _activation(pre, GELU)
         acc_constant += g_j
         step = u_j - _column(u, row, j + 1, n, p)
+        of_w_j = tl.sum(u_j[:, None] * whole - step[:, None] * until, axis=0)
         units = tl.where(j < visible, h, 0)
         place = (part * visible + j) * h + unit
-        tl.store(
-            of_weight + place,
-            tl.sum(u_j[:, None] * whole - step[:, None] * until, axis=0),
-            mask=unit < units,
-        )
+        tl.store(of_weight + place, of_w_j, mask=unit < units)
     here = sums + (part * tl.num_programs(2) + block) * (2 * h + 1)
     tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
     of_offset = tl.where(block == 0, 1.0, 0.0) * tl.sum(whole, axis=0)  # Δ is that of all blocks
@@ -407,8 +406,7 @@ def sum_transposed(parts, out, number, rows, columns, SIDE: constexpr):
     inside = (row < rows)[:, None] & (column < columns)[None, :]
     acc = tl.zeros((SIDE, SIDE), tl.float32)
     for part in range(number):
-        acc += tl.load(
-            parts + (part * rows + row)[:, None] * columns + column[None, :], mask=inside, other=0.0
-        )
+        here = (part * rows + row)[:, None] * columns + column[None, :]
+        acc += tl.load(parts + here, mask=inside, other=0.0)
     place = column[:, None] * rows + row[None, :]
     tl.store(out + place, tl.trans(acc), mask=(column < columns)[:, None] & (row < rows)[None, :])

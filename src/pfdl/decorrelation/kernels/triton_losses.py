@@ -51,12 +51,14 @@ def fit_errors(u: Tensor, correlated: Tensor) -> tuple[Tensor, Tensor, Tensor, T
     would overflow.
     """
     n, p = u.shape
-    gradient, found = torch.empty_like(correlated), correlated.new_empty(4, p)
+    gradient = torch.empty_like(correlated)
+    columns = correlated.new_empty(4, p)
     limit = largest_feature(torch.float32)
     _fit_errors[_column_tiles(p)](
-        u, correlated, gradient, found, n, p, 2 / (n * p), 1 / n, limit, **COLUMN_TILE
+        u, correlated, gradient, columns, n, p, 2 / (n * p), 1 / n, limit, **COLUMN_TILE
     )
-    return gradient, found[0], found[1], found[2:]
+    errors, variances = columns[:2]
+    return gradient, errors, variances, columns[2:]
 
 
 def penalty(
@@ -74,12 +76,11 @@ def penalty(
     """
     n, p = u.shape
     length = min(ROW_LENGTH, 1 << (p - 1).bit_length())
-    rows, columns, losses = (
-        correlated.new_empty(n),
-        correlated.new_empty(5, p),
-        correlated.new_empty(3),
-    )
-    of_correlated, direct = torch.empty_like(correlated), torch.empty_like(u)
+    rows = correlated.new_empty(n)
+    columns = correlated.new_empty(5, p)
+    losses = correlated.new_empty(3)
+    of_correlated = torch.empty_like(correlated)
+    direct = torch.empty_like(u)
     _row_sums[(n,)](u, means, rows, flags, p, WIDE_SCALES / (p - 1), LENGTH=length, num_warps=4)
     _column_sums[_column_tiles(p)](
         u, correlated, rows, means, columns, n, p, 1 / n, 1 / (p - 1), LENGTH=length, **COLUMN_TILE
@@ -198,9 +199,8 @@ def _column_sums(
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
         inside = (row < n)[:, None] & (column < p)[None, :]
-        sums += tl.sum(
-            tl.load(correlated + row[:, None] * p + column[None, :], mask=inside, other=0.0), axis=0
-        )
+        y = tl.load(correlated + row[:, None] * p + column[None, :], mask=inside, other=0.0)
+        sums += tl.sum(y, axis=0)
     mean_correlated = sums * share
     products = tl.zeros((COLUMNS,), tl.float32)
     lacking = tl.zeros((COLUMNS,), tl.float32)
@@ -211,9 +211,8 @@ def _column_sums(
         x = (tl.load(u + place, mask=inside, other=0.0) - mean[None, :]) - mean_lacks[None, :]
         y = tl.load(correlated + place, mask=inside, other=0.0) - mean_correlated[None, :]
         whole = tl.load(rows + row, mask=row < n, other=0.0)
-        products += tl.sum(
-            tl.where(inside, y * ((whole[:, None] - x) * inverse_others), 0.0), axis=0
-        )
+        others = (whole[:, None] - x) * inverse_others
+        products += tl.sum(tl.where(inside, y * others, 0.0), axis=0)
         lacking += tl.sum(tl.where(inside, y, 0.0), axis=0)
     tl.store(columns + column, mean_correlated * mean_of_others, mask=column < p)
     tl.store(columns + p + column, products * share, mask=column < p)
