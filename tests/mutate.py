@@ -125,6 +125,8 @@ def code_of(node):
     """Yield the nodes of a tree that decide what a program does."""
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Assert)) or is_message(node):
         return
+    if isinstance(node, ast.keyword) and node.arg in ("strict", "stacklevel"):
+        return
     yield node
     for name, field in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "defaults", "kw_defaults"):

@@ -154,8 +154,16 @@ class TestProcesses(ProcessTester):
     def more(self, rank):
         fitted = penalty({}, seed=rank).eval()
         fitted.fit_step(torch.randn(4, P, dtype=torch.float64, generator=seeded(rank)))
-        return {"fitted in eval mode": fitted.state_dict()}
+        reloaded = penalty({})
+        reloaded(torch.ones(2, P, dtype=torch.float64))
+        reloaded.load_state_dict(penalty({}, seed=rank).state_dict())
+        reloaded(torch.ones(2, P, dtype=torch.float64))
+        return {"fitted in eval mode": fitted.state_dict(), "reloaded": reloaded.state_dict()}
 
     def test_a_fit_in_eval_mode_is_one_fit_of_all(self, processes):
         first, *others = (process["fitted in eval mode"] for process in processes)
+        assert all(equal(first, other) for other in others)
+
+    def test_after_loading_the_g_of_the_first_process_is_shared_again(self, processes):
+        first, *others = (process["reloaded"] for process in processes)
         assert all(equal(first, other) for other in others)

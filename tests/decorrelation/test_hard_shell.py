@@ -191,6 +191,15 @@ def test_features_of_very_different_scales_are_warned_of_once():
     report.read()
 
 
+@pytest.mark.parametrize(("factor", "is_wide"), [(1.001, True), (0.999, False)])
+def test_wide_is_ten_thousand_times_the_mean_of_the_others(factor, is_wide):
+    report = LateReport()
+    features = torch.full((3, 5), 2.0)
+    features[1, 4] = factor * 2e4
+    report.step(make().optimizer, features, torch.ones(()))
+    assert bool(report.flags(features.device)[1]) is is_wide
+
+
 def test_only_a_fused_adam_skips_by_a_flag():
     assert LateReport.serves(make().optimizer)
     assert not LateReport.serves(make(optimizer=torch.optim.Adam).optimizer)

@@ -215,6 +215,14 @@ def test_the_weight_may_follow_the_number_of_fits():
     assert weights_of(scheduled, 3) == pytest.approx([0.1, 0.2, 0.3])
 
 
+def test_the_second_step_by_itself_has_the_weight_of_the_fits_so_far():
+    scheduled = make(weight=lambda fits: 1.0 + fits)
+    for _ in range(2):
+        scheduled.fit_step(batch())
+    scheduled.penalty(batch())
+    assert scheduled.last.weight == 3.0
+
+
 def test_a_warm_up_raises_the_weight_linearly_to_its_value():
     warming = make(weight=2.0, warmup=4)
     assert weights_of(warming, 6) == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, 2.0])

@@ -15,13 +15,15 @@ def batch(samples=200, seed=0):
 
 
 def naive(labels, environments, smoothing):
+    contexts = environments.unique()
     weights = torch.zeros(len(labels))
     for label in labels.unique():
-        mine = labels == label
-        for environment in environments.unique():
-            cell = mine & (environments == environment)
-            weights[cell] = 1 / (cell.sum() + smoothing * mine.sum() / len(environments.unique()))
-        weights[mine] /= weights[mine].mean()
+        of_class = labels == label
+        mean_count = of_class.sum() / len(contexts)
+        for context in contexts:
+            group = of_class & (environments == context)
+            weights[group] = 1 / (group.sum() + smoothing * mean_count)
+        weights[of_class] /= weights[of_class].mean()
     return weights
 
 
@@ -31,9 +33,8 @@ def test_the_weights_of_one_batch_are_those_of_the_definition(smoothing):
     weighting = Balance(smoothing=smoothing)
     weights = weighting(labels, environments)
     torch.testing.assert_close(weights, naive(labels, environments, smoothing))
-    assert float(weighting.effective_sample_size) == pytest.approx(
-        float(weights.sum() ** 2 / weights.square().sum())
-    )
+    size = weights.sum() ** 2 / weights.square().sum()
+    torch.testing.assert_close(weighting.effective_sample_size, size)
 
 
 def test_counts_grow_over_batches():
@@ -60,17 +61,26 @@ def test_once_prepared_a_sample_keeps_its_weight():
 def test_classes_can_be_made_equal_too():
     labels, environments = batch()
     weights = Balance(equal_classes=True, smoothing=0.0)(labels, environments)
-    shares = torch.stack([weights[labels == label].sum() for label in range(3)]) / weights.sum()
-    torch.testing.assert_close(shares, torch.full((3,), 1 / 3))
-    one = Balance(equal_classes=True)(labels, torch.zeros_like(labels))
-    torch.testing.assert_close(one, (1 / labels.bincount())[labels] * 200 / 3)
+    sums = labels.bincount(weights)
+    torch.testing.assert_close(sums / weights.sum(), torch.full((3,), 1 / 3, dtype=sums.dtype))
 
 
-def test_samples_of_unknown_environment_weigh_one_and_are_not_counted():
+def test_equal_classes_in_one_context_weigh_by_the_inverse_of_their_counts():
+    labels, _ = batch()
+    weights = Balance(equal_classes=True)(labels, torch.zeros_like(labels))
+    torch.testing.assert_close(weights, 200 / 3 / labels.bincount()[labels])
+
+
+def test_samples_all_of_unknown_environment_weigh_one_and_are_not_counted():
     weighting = Balance()
-    labels, environments = batch()
+    labels, _ = batch()
     assert torch.equal(weighting(labels, torch.full_like(labels, -1)), torch.ones(200))
     assert weighting.table.numel() == 0
+
+
+def test_some_samples_of_unknown_environment_weigh_alike_and_are_not_counted():
+    weighting = Balance()
+    labels, environments = batch()
     environments[:10] = -1
     weights = weighting(labels, environments)
     assert weights[:10].unique().numel() == 1

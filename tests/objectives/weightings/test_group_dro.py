@@ -30,20 +30,32 @@ class Naive:
 
     def loss(self, risks, labels, environments):
         """Return the authors' loss and the sum of the shares of the groups that are present."""
-        members = {}
-        for i, group in enumerate(zip(labels.tolist(), environments.tolist(), strict=True)):
-            members.setdefault(group, []).append(i)
-        means = {group: sum(risks[i] for i in some) / len(some) for group, some in members.items()}
+        means = group_means(risks, labels, environments)
         for group, count in self.counts.items():
-            mean = means[group].item() if group in means else 0.0
-            self.log_shares[group] += self.step_size * (mean + self.adjustment / math.sqrt(count))
+            risk = means[group].item() if group in means else 0.0
+            self.log_shares[group] += self.step_size * (risk + self.adjustment / math.sqrt(count))
+        self.normalize()
+        loss = 0.0
+        present = 0.0
+        for group, mean in means.items():
+            share = math.exp(self.log_shares[group])
+            loss = loss + share * mean
+            present += share
+        return loss, present
+
+    def normalize(self):
         most = max(self.log_shares.values())
-        total = most + math.log(sum(math.exp(share - most) for share in self.log_shares.values()))
-        self.log_shares = {group: share - total for group, share in self.log_shares.items()}
-        shares = {group: math.exp(share) for group, share in self.log_shares.items()}
-        return sum(shares[group] * mean for group, mean in means.items()), sum(
-            shares[group] for group in means
-        )
+        total = sum(math.exp(share - most) for share in self.log_shares.values())
+        for group in self.log_shares:
+            self.log_shares[group] -= most + math.log(total)
+
+
+def group_means(risks, labels, environments):
+    """The mean risk of each group that is there."""
+    members = {}
+    for risk, label, environment in zip(risks, labels, environments, strict=True):
+        members.setdefault((label.item(), environment.item()), []).append(risk)
+    return {group: sum(theirs) / len(theirs) for group, theirs in members.items()}
 
 
 def count(labels, environments):
@@ -59,23 +71,42 @@ def batch(seed, n=30):
 
 @pytest.mark.parametrize("adjustment", [0.0, 2.0])
 @pytest.mark.parametrize("renormalize", [True, False])
-def test_shares_and_loss_are_those_of_the_authors(adjustment, renormalize):
-    _, labels, environments = batch(0, 200)
-    naive = Naive(count(labels, environments), 0.5, adjustment)
-    weighting = GroupDRO(step_size=0.5, adjustment=adjustment, renormalize=renormalize)
-    weighting.prepare(labels, environments)
-    for seed in range(1, 6):
-        # Some groups are missing from the short one
-        risks, labels, environments = batch(seed, 5 if seed == 3 else 30)
-        weights = weighting(risks, labels, environments)
-        loss, present = naive.loss(risks, labels, environments)
-        expected = loss / present if renormalize else loss
-        torch.testing.assert_close((weights * risks).mean(), expected, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(weights.mean(), torch.tensor(1.0 if renormalize else present))
-        for (label, environment), share in naive.log_shares.items():
-            assert weighting.shares[label, environment].item() == pytest.approx(
-                math.exp(share), rel=1e-4
-            )
+class TestFiveBatches:
+    """Against the authors' update; some groups are missing from the third batch."""
+
+    @pytest.fixture
+    def steps(self, adjustment, renormalize):
+        """Yield after each batch the weighting, the naive one, and what they gave."""
+        _, labels, environments = batch(0, 200)
+        naive = Naive(count(labels, environments), 0.5, adjustment)
+        weighting = GroupDRO(step_size=0.5, adjustment=adjustment, renormalize=renormalize)
+        weighting.prepare(labels, environments)
+
+        def run():
+            for seed in range(1, 6):
+                drawn = batch(seed, 5 if seed == 3 else 30)
+                weights = weighting(*drawn)
+                yield weighting, naive, weights, drawn[0], naive.loss(*drawn)
+
+        return run()
+
+    def test_the_loss_is_that_of_the_authors(self, steps, renormalize):
+        for _, _, weights, risks, (loss, present) in steps:
+            expected = loss / present if renormalize else loss
+            torch.testing.assert_close((weights * risks).mean(), expected, rtol=1e-4, atol=1e-6)
+
+    def test_the_mean_weight_is_one_or_the_share_of_the_groups_that_are_there(
+        self, steps, renormalize
+    ):
+        for _, _, weights, _, (_, present) in steps:
+            expected = 1.0 if renormalize else present
+            torch.testing.assert_close(weights.mean(), torch.tensor(expected))
+
+    def test_the_shares_are_those_of_the_authors(self, steps):
+        for weighting, naive, *_ in steps:
+            for group, log_share in naive.log_shares.items():
+                share = weighting.shares[group].item()
+                assert share == pytest.approx(math.exp(log_share), rel=1e-4)
 
 
 def test_a_share_too_small_for_float32_is_remembered():
@@ -90,12 +121,13 @@ def test_a_share_too_small_for_float32_is_remembered():
     for _ in range(40):
         weighting(risks, labels, environments)
         naive.loss(risks, labels, environments)
-    assert naive.log_shares[0, 0] < -150
-    assert weighting.log_shares[0, 0].item() == pytest.approx(naive.log_shares[0, 0], rel=1e-4)
+    log_share = weighting.log_shares[0, 0].item()
+    assert log_share < -150
+    assert log_share == pytest.approx(naive.log_shares[0, 0], rel=1e-4)
     assert weighting.shares[0, 0] == 0
-    alone = weighting(torch.tensor([1.0, 1.0]), torch.tensor([0, 0]), torch.tensor([0, 0]))
     # A batch of that group alone still has weights
-    torch.testing.assert_close(alone, torch.ones(2))
+    zeros = torch.tensor([0, 0])
+    torch.testing.assert_close(weighting(torch.ones(2), zeros, zeros), torch.ones(2))
 
 
 def test_the_adjustment_needs_the_sizes_of_the_groups():
@@ -107,18 +139,22 @@ def test_the_adjustment_needs_the_sizes_of_the_groups():
     assert weighting.table.numel() == 0
 
 
+RISKS = torch.tensor([5.0, 0.0, 0.0])
+CLASSES = torch.tensor([0, 1, 1])
+
+
 @pytest.mark.parametrize("context", [0, 3])
 def test_with_one_context_there_is_nothing_to_be_robust_to(context):
     weighting = GroupDRO(step_size=1.0)
     for _ in range(2):
-        weights = weighting(
-            torch.tensor([5.0, 0.0, 0.0]), torch.tensor([0, 1, 1]), torch.full((3,), context)
-        )
+        weights = weighting(RISKS, CLASSES, torch.full((3,), context))
         torch.testing.assert_close(weights, torch.ones(3))
     # No group has learnt anything
     torch.testing.assert_close(weighting.shares[:, context], torch.tensor([0.5, 0.5]))
-    classes = torch.tensor([0, 1, 1])  # given as the contexts, too, they are what it is robust to
-    weights = GroupDRO(step_size=1.0)(torch.tensor([5.0, 0.0, 0.0]), classes, classes)
+
+
+def test_classes_given_as_contexts_too_are_what_it_is_robust_to():
+    weights = GroupDRO(step_size=1.0)(RISKS, CLASSES, CLASSES)
     assert weights[0] > 10 * weights[1]
 
 

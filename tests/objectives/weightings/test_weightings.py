@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from itertools import permutations
 
 import pytest
 import torch
@@ -24,30 +25,30 @@ def weights_of(n=12, seed=5):
     return 0.2 + torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+def weighted_mean(f, w, rows):
+    return sum(w[i] * f[i] for i in rows) / sum(w[i] for i in rows)
+
+
 def naive_balance(f, w):
     n, p = f.shape
     total = f.new_zeros(())
     for j in range(p):
         on = [i for i in range(n) if f[i, j] > 0]
         off = [i for i in range(n) if f[i, j] <= 0]
-        if not on or not off:
-            continue
-        others = [k for k in range(p) if k != j]
-        treated = sum(w[i] * f[i, others] for i in on) / sum(w[i] for i in on)
-        untreated = sum(w[i] * f[i, others] for i in off) / sum(w[i] for i in off)
-        total = total + (treated - untreated).square().sum()
+        if on and off:
+            difference = weighted_mean(f, w, on) - weighted_mean(f, w, off)
+            total = total + difference.square().sum() - difference[j].square()
     return total
 
 
 def naive_dependence(mapped, w):
     total = mapped.new_zeros(())
     for z in mapped:
-        for j in range(z.shape[1]):
-            for k in range(z.shape[1]):
-                if j != k:
-                    mean_j = (w * z[:, j]).sum()
-                    mean_k = (w * z[:, k]).sum()
-                    total = total + (w * (z[:, j] - mean_j) * (z[:, k] - mean_k)).sum() ** 2
+        p = z.shape[1]
+        for j, k in permutations(range(p), 2):
+            centred_j = z[:, j] - (w * z[:, j]).sum()
+            centred_k = z[:, k] - (w * z[:, k]).sum()
+            total = total + (w * centred_j * centred_k).sum() ** 2
     return total
 
 
@@ -80,30 +81,46 @@ def test_the_gradient_of_balance_is_that_of_autograd():
     )
 
 
+def naive_stablenet(u, maps, memory_features, memory_weights):
+    """θ of one batch by SGD on the loss by autograd, with steps=6, learning_rate=5, balance=0.5."""
+    together = torch.cat([u, memory_features])
+    logits = torch.ones(len(u), requires_grad=True)
+    optimizer = torch.optim.SGD([logits], lr=5.0, momentum=0.9)
+    for step, (frequency, phase) in enumerate(zip(*maps, strict=True)):
+        optimizer.param_groups[0]["lr"] = 5.0 if step < 3 else 0.5
+        everyone = torch.cat([logits, memory_weights]).softmax(0)
+        mapped = fourier_features(together, frequency, phase)
+        loss = naive_dependence(mapped, everyone) / 0.5 + logits.softmax(0).square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return logits.detach()
+
+
 @pytest.mark.parametrize("batches", [1, 3])
 def test_stablenet_is_sgd_on_its_loss(batches):
     weighting = StableNet(steps=6, learning_rate=5.0, functions=2, balance=0.5)
+    for seed in range(batches):
+        u = features(12, 5, seed=seed)
+        memory_features = weighting.memory_features.clone().reshape(-1, 5)
+        memory_weights = weighting.memory_weights.clone()
+        torch.manual_seed(seed)
+        weights = weighting(u)
+        torch.manual_seed(seed)
+        maps = draw_maps(u, 2, 6)
+        logits = naive_stablenet(u, maps, memory_features, memory_weights)
+        torch.testing.assert_close(weights, 12 * logits.softmax(0), atol=1e-5, rtol=1e-4)
+
+
+def test_stablenet_draws_its_maps_and_no_more():
+    weighting = StableNet(steps=6, functions=2)
+    u = features(12, 5)
     torch.manual_seed(3)
-    for batch in range(batches):
-        u = features(12, 5, seed=batch)
-        memory = weighting.memory_features.clone(), weighting.memory_weights.clone()
-        state = torch.get_rng_state()
-        found = weighting(u)
-        after = torch.get_rng_state()
-        torch.set_rng_state(state)
-        logits = torch.ones(12, requires_grad=True)
-        optimizer = torch.optim.SGD([logits], lr=5.0, momentum=0.9)
-        for step, drawn in enumerate(zip(*draw_maps(u, 2, 6), strict=True)):
-            optimizer.param_groups[0]["lr"] = 5.0 if step < 3 else 0.5
-            together = torch.cat([u, memory[0]]) if memory[0].numel() else u
-            everyone = torch.cat([logits, memory[1]]).softmax(0)
-            mapped = fourier_features(together, *drawn)
-            loss = naive_dependence(mapped, everyone) / 0.5 + logits.softmax(0).square().sum()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        torch.testing.assert_close(found, 12 * logits.detach().softmax(0), atol=1e-5, rtol=1e-4)
-        assert torch.equal(torch.get_rng_state(), after)
+    weighting(u)
+    after = torch.get_rng_state()
+    torch.manual_seed(3)
+    draw_maps(u, 2, 6)
+    assert torch.equal(torch.get_rng_state(), after)
 
 
 def test_cnbb_is_projected_gradient_descent_on_its_loss():
@@ -111,9 +128,8 @@ def test_cnbb_is_projected_gradient_descent_on_its_loss():
     weights = torch.full((20,), 1 / 20, dtype=torch.float64)
     for _ in range(6):
         weights.requires_grad_()
-        (gradient,) = torch.autograd.grad(
-            naive_balance(f, weights) + 0.01 * weights.square().sum(), weights
-        )
+        loss = naive_balance(f, weights) + 0.01 * weights.square().sum()
+        (gradient,) = torch.autograd.grad(loss, weights)
         weights = (weights.detach() - 0.002 * (gradient - gradient.mean())).abs()
         weights = weights / weights.sum()
     found = CNBB(steps=6, learning_rate=0.002, size_weight=0.01)(f.float())
@@ -143,52 +159,90 @@ def test_cnbb_gives_the_weights_of_its_public_reimplementation(shape, rank, scal
     assert cnbb.effective_share.item() == pytest.approx(share, abs=6e-4)
 
 
-def test_dwr_learns_a_weight_for_every_training_sample_and_acts():
-    x = features(300, 4)
-    x = (x - x.mean(0)) / x.std(0, correction=0)
-    dwr = DWR()
-    with pytest.warns(UserWarning, match=r"worth \d+ of 300 samples"):
-        dwr.fit(x)
-    batches = torch.randperm(300, generator=torch.Generator().manual_seed(0)).split(50)
-    weights = torch.zeros(300)
-    for batch in batches:
-        weights[batch] = dwr(batch)
+class TestDWR:
+    """On standardised features of 300 samples, which its weights of so many samples decorrelate."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def x(cls):
+        x = features(300, 4)
+        return (x - x.mean(0)) / x.std(0, correction=0)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def dwr(cls, x):
+        dwr = DWR()
+        with pytest.warns(UserWarning, match=r"worth \d+ of 300 samples"):
+            dwr.fit(x)
+        return dwr
+
+    def test_each_batch_gets_the_weights_of_its_samples(self, dwr):
+        whole = dwr(torch.arange(300))
+        batch = torch.tensor([17, 3, 299])
+        assert torch.equal(dwr(batch), whole[batch])
+
+    def test_weights_have_a_mean_of_one_and_act(self, dwr):
+        weights = dwr(torch.arange(300))
+        torch.testing.assert_close(weights.mean(), torch.tensor(1.0))
         assert dwr.effective_share < 0.99
-    torch.testing.assert_close(weights.mean(), torch.tensor(1.0))
-    assert dwr_loss_with_copies(x, weights) < 0.05 * dwr_loss_with_copies(x, torch.ones(300))
-    published = decorrelating_weights(x, steps=5000, learning_rate=0.005, tol=1e-8)
-    assert dwr_loss_with_copies(x, weights) < 1.05 * published.loss
+
+    def test_features_are_decorrelated_under_them(self, x, dwr):
+        weights = dwr(torch.arange(300))
+        equal = dwr_loss_with_copies(x, torch.ones(300))
+        assert dwr_loss_with_copies(x, weights) < 0.05 * equal
+
+    def test_its_loss_is_that_of_the_published_solver(self, x, dwr):
+        weights = dwr(torch.arange(300))
+        published = decorrelating_weights(x, steps=5000, learning_rate=0.005, tol=1e-8)
+        assert dwr_loss_with_copies(x, weights) < 1.05 * published.loss
 
 
-def test_dwr_says_once_that_its_weights_collapsed_and_not_where_they_act():
-    """Fewer than twice as many samples as features: all weights fall to zero; near copies: on a few
-    samples.
-    """
+def few_samples():
+    """Fewer than twice as many samples as features: all weights fall to zero."""
+    return torch.randn(60, 50, generator=torch.Generator().manual_seed(0))
+
+
+def near_copies():
+    """One feature fifty times, nearly: the weights fall on a few samples."""
     generator = torch.Generator().manual_seed(0)
-    few = torch.randn(60, 50, generator=generator)
-    copies = torch.randn(200, 1, generator=generator) + 0.01 * torch.randn(
-        200, 50, generator=generator
-    )
-    dwr = DWR()
-    with pytest.warns(
-        UserWarning, match=r"the weights of DWR fell to zero \(mean .*instead of 1.*here 60 for 50"
-    ):
-        dwr.fit(few)
-    dwr(torch.arange(8))
-    assert dwr.metrics()["mean_weight"] < 1e-3
-    assert dwr.metrics()["effective_share"] > 0.1  # of a batch: it does not show the collapse
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        dwr.fit(few + 0.01)  # the next epoch
-        dwr.fit(torch.randn(300, 4, generator=generator))
-    assert dwr.learnt["mean_weight"] > 0.9
-    with pytest.warns(UserWarning, match=r"the weights of DWR are worth \d of 200 samples"):
-        dwr.fit(copies)
-    assert dwr.learnt["effective_share_of_all"] < 0.05
-    batch = BatchDWR(learning_rate=0.05)
-    # Equal, and near zero before
-    torch.testing.assert_close(batch(few), torch.ones(60), atol=0.1, rtol=0)
-    assert batch.metrics()["mean_weight"] < 0.01
+    feature = torch.randn(200, 1, generator=generator)
+    return feature + 0.01 * torch.randn(200, 50, generator=generator)
+
+
+class TestCollapse:
+    def test_weights_that_fell_to_zero_are_warned_of(self):
+        dwr = DWR()
+        sentence = r"the weights of DWR fell to zero \(mean .*instead of 1.*here 60 for 50"
+        with pytest.warns(UserWarning, match=sentence):
+            dwr.fit(few_samples())
+        dwr(torch.arange(8))
+        assert dwr.metrics()["mean_weight"] < 1e-3
+        assert dwr.metrics()["effective_share"] > 0.1  # of a batch: it does not show the collapse
+
+    def test_the_warning_comes_once_while_it_lasts_and_again_after_weights_that_act(self):
+        dwr = DWR()
+        with pytest.warns(UserWarning, match="fell to zero"):
+            dwr.fit(few_samples())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            dwr.fit(few_samples() + 0.01)  # the next epoch
+            dwr.fit(torch.randn(300, 4, generator=torch.Generator().manual_seed(1)))
+        assert dwr.learnt["mean_weight"] > 0.9
+        with pytest.warns(UserWarning, match="fell to zero"):
+            dwr.fit(few_samples())
+
+    def test_weights_on_few_samples_are_warned_of(self):
+        dwr = DWR()
+        sentence = r"the weights of DWR are worth \d of 200 samples"
+        with pytest.warns(UserWarning, match=sentence):
+            dwr.fit(near_copies())
+        assert dwr.learnt["effective_share_of_all"] < 0.05
+
+    def test_those_of_a_batch_are_equal_and_were_near_zero(self):
+        weighting = BatchDWR(learning_rate=0.05)
+        weights = weighting(few_samples())
+        torch.testing.assert_close(weights, torch.ones(60), atol=0.1, rtol=0)
+        assert weighting.metrics()["mean_weight"] < 0.01
 
 
 @pytest.mark.parametrize(("mean", "scale"), [(0.0, 1e8), (0.0, 1e-6), (100.0, 1.0)])
@@ -198,56 +252,71 @@ def test_dwr_decorrelates_features_in_any_units(mean, scale):
     dwr = DWR()
     with pytest.warns(UserWarning, match=r"worth \d+ of 300 samples"):
         dwr.fit((mean + scale * x.double()).float())
-    x = (x - x.mean(0)) / x.std(0, correction=0)
-    before, after = (
-        dwr_loss_and_gradient(x, weights)[0]
-        for weights in (torch.ones(300), dwr(torch.arange(300)))
-    )
+    standardised = (x - x.mean(0)) / x.std(0, correction=0)
+    before, _ = dwr_loss_and_gradient(standardised, torch.ones(300))
+    after, _ = dwr_loss_and_gradient(standardised, dwr(torch.arange(300)))
     assert after < 0.001 * before
 
 
-def test_an_objective_hands_dwr_the_numbers_of_the_samples():
-    x = features(40, 4)
-    dwr = DWR()
-    dwr.fit(x)
-    objective = Objective(weighting=dwr)
-    batch = torch.tensor([3, 30, 7, 11])
-    logits = torch.randn(4, 3)
+class TestDWRInAnObjective:
+    logits = torch.linspace(-1, 1, 12).reshape(4, 3)
     labels = torch.tensor([0, 1, 2, 1])
-    loss = objective(logits, labels, indices=batch)
-    risks = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-    torch.testing.assert_close(loss, (dwr(batch) * risks).mean())
-    with pytest.raises(ValueError, match=r"DWR needs indices; pass indices="):
-        objective(logits, labels)
-    with pytest.raises(
-        ValueError, match=r"indices go from 3 to 40 and DWR has weights of 40 samples; call fit"
-    ):
-        objective(logits, labels, indices=torch.tensor([3, 30, 7, 40]))
-    resumed = DWR()
-    resumed.load_state_dict(dwr.state_dict())
-    assert torch.equal(resumed(batch), dwr(batch))
-    for wrong in (torch.zeros(40), torch.eye(40)[0] - 0.1):
-        with pytest.raises(
-            ValueError, match="sample_weights in the state are negative or all zero"
-        ):
-            resumed.load_state_dict({"sample_weights": wrong})
+    indices = torch.tensor([3, 30, 7, 11])
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def dwr(cls):
+        dwr = DWR()
+        dwr.fit(features(40, 4))
+        return dwr
+
+    def test_it_gets_the_numbers_of_the_samples(self, dwr):
+        loss = Objective(weighting=dwr)(self.logits, self.labels, indices=self.indices)
+        risks = torch.nn.functional.cross_entropy(self.logits, self.labels, reduction="none")
+        torch.testing.assert_close(loss, (dwr(self.indices) * risks).mean())
+
+    def test_without_them_it_says_what_it_needs(self, dwr):
+        with pytest.raises(ValueError, match=r"DWR needs indices; pass indices="):
+            Objective(weighting=dwr)(self.logits, self.labels)
+
+    @pytest.mark.parametrize(("first", "last"), [(3, 40), (-1, 30)])
+    def test_numbers_without_a_weight_are_refused(self, dwr, first, last):
+        sentence = rf"indices go from {first} to {last} and DWR has weights of 40 samples; call fit"
+        with pytest.raises(ValueError, match=sentence):
+            dwr(torch.tensor([first, 5, last]))
+
+    def test_a_loaded_state_has_the_same_weights(self, dwr):
+        resumed = DWR()
+        resumed.load_state_dict(dwr.state_dict())
+        assert torch.equal(resumed(self.indices), dwr(self.indices))
+
+    @pytest.mark.parametrize("weights", [torch.zeros(40), torch.eye(40)[0] - 0.1])
+    def test_a_state_whose_weights_are_none_is_refused(self, weights):
+        with pytest.raises(ValueError, match="sample_weights in the state are negative or all"):
+            DWR().load_state_dict({"sample_weights": weights})
+
+
+def naive_fourier_features(row, frequency, phase):
+    angles = [frequency * value + shift for value, shift in zip(row, phase, strict=True)]
+    lowest = min(angles)
+    width = max(angles) - lowest
+    scaled = [(angle - lowest) / width * math.pi / 2 for angle in angles]
+    return [math.cos(angle) + math.sin(angle) for angle in scaled]
 
 
 def test_random_fourier_features_by_definition():
     u = features(5, 3)
     torch.manual_seed(0)
-    mapped = fourier_features(u, *(drawn[0] for drawn in draw_maps(u, 2, 1)))
+    frequencies, phases = draw_maps(u, 2, 1)
+    mapped = fourier_features(u, frequencies[0], phases[0])
     torch.manual_seed(0)
     frequency = torch.randn(2)
     phase = 2 * math.pi * torch.rand(2, 3)
-    for f in range(2):
-        for i in range(5):
-            angles = [(frequency[f] * u[i, j] + phase[f, j]).item() for j in range(3)]
-            for j in range(3):
-                angle = (angles[j] - min(angles)) / (max(angles) - min(angles)) * math.pi / 2
-                assert mapped[f, i, j].item() == pytest.approx(
-                    math.cos(angle) + math.sin(angle), abs=1e-5
-                )
+    expected = [
+        torch.tensor([naive_fourier_features(row, frequency[f], phase[f]) for row in u])
+        for f in range(2)
+    ]
+    torch.testing.assert_close(mapped, torch.stack(expected), atol=1e-5, rtol=0)
 
 
 def test_uniform_has_all_samples():
@@ -270,9 +339,8 @@ def test_stablenet_memory_is_a_mean_first_and_then_a_moving_average():
     torch.testing.assert_close(weighting.memory_features, 0.75 * before + 0.25 * batches[10])
     before = weighting.memory_features.clone()
     weighting(batches[11][:2])  # the short last batch of an epoch
-    torch.testing.assert_close(
-        weighting.memory_features[:2], 0.75 * before[:2] + 0.25 * batches[11][:2]
-    )
+    blended = 0.75 * before[:2] + 0.25 * batches[11][:2]
+    torch.testing.assert_close(weighting.memory_features[:2], blended)
     assert torch.equal(weighting.memory_features[2:], before[2:])
     assert weighting.batches_seen == 12
 
@@ -281,9 +349,8 @@ def test_stablenet_refuses_what_would_spoil_its_memory():
     weighting = StableNet()
     weighting(features(6))
     before = weighting.memory_features.clone()
-    with pytest.raises(
-        ValueError, match="features have 3 columns, but StableNet remembers batches of 4"
-    ):
+    sentence = "features have 3 columns, but StableNet remembers batches of 4"
+    with pytest.raises(ValueError, match=sentence):
         weighting(features(6, 3))
     assert torch.equal(weighting.memory_features, before)
     assert weighting.batches_seen == 1
