@@ -25,7 +25,7 @@ class Spread(Penalty):
 
 
 register_objective("spread", Spread)
-SETTINGS = {"irm": {"irm": {"weight": 9.0, "anneal": 2}}, "pfdl": {"pfdl": {"hidden": 4}}}
+SETTINGS = {"irm": {"weight": 9.0, "anneal": 2}, "pfdl": {"hidden": 4}}
 JOINED = ("irm+pfdl", "groupdro+coral", "balance+dwr", "stablenet+vrex")
 NAMES = [
     *(name for name, made_by in _known().items() if "pfdl_lab" not in made_by.__module__),
@@ -35,7 +35,7 @@ NAMES = [
 
 def make(name):
     torch.manual_seed(7)
-    settings = {part: SETTINGS[part][part] for part in name.split("+") if part in SETTINGS}
+    settings = {part: SETTINGS[part] for part in name.split("+") if part in SETTINGS}
     objective = make_objective(name, P, num_classes=CLASSES, num_contexts=CONTEXTS, **settings)
     objective.penalties.double()
     if isinstance(objective.weighting, DWR):
@@ -54,12 +54,8 @@ def batches():
 
 
 def head():
-    return (
-        torch.linspace(-1, 1, P * CLASSES, dtype=torch.float64)
-        .view(P, CLASSES)
-        .sin()
-        .requires_grad_()
-    )
+    weights = torch.linspace(-1, 1, P * CLASSES, dtype=torch.float64).sin()
+    return weights.view(P, CLASSES).requires_grad_()
 
 
 def loss_and_gradients(objective, features, labels, environments):
@@ -109,32 +105,28 @@ class TestProcesses(ProcessTester):
 
     def train(self, name, rank=None):
         objective = make(name)
-        losses = []
-        gradients = []
-        metrics = []
+        learnt = {"losses": [], "gradients": [], "metrics": []}
         for step, (sizes, *batch) in enumerate(batches()):
             torch.manual_seed(step + 100 * (rank or 0))
             if rank is None:
                 # As the first process tells the others to draw
                 torch.manual_seed(int(torch.randint(2**31, ())))
-                loss, of_features, of_head = loss_and_gradients(objective, *batch)
+                loss, *gradients = loss_and_gradients(objective, *batch)
             else:
-                loss, *mine = loss_and_gradients(
-                    objective, *(torch.split(one, sizes)[rank] for one in batch)
-                )
-                everyone = [None] * self.world
-                dist.all_gather_object(everyone, mine)  # averaged as DistributedDataParallel does
-                of_features = torch.cat([one for one, _ in everyone]) / self.world
-                of_head = sum(one for _, one in everyone) / self.world
-            losses.append(loss)
-            gradients.append((of_features, of_head))
-            metrics.append(objective.metrics())
-        return {
-            "losses": losses,
-            "gradients": gradients,
-            "metrics": metrics,
-            "state": objective.state_dict(),
-        }
+                own = [torch.split(tensor, sizes)[rank] for tensor in batch]
+                loss, *gradients = loss_and_gradients(objective, *own)
+                gradients = self.average(*gradients)
+            learnt["losses"].append(loss)
+            learnt["gradients"].append(gradients)
+            learnt["metrics"].append(objective.metrics())
+        return {**learnt, "state": objective.state_dict()}
+
+    def average(self, of_features, of_head):
+        """Return the gradients of all processes, averaged as DistributedDataParallel does."""
+        everyone = [None] * self.world
+        dist.all_gather_object(everyone, (of_features, of_head))
+        rows, heads = zip(*everyone, strict=True)
+        return [torch.cat(rows) / self.world, sum(heads) / self.world]
 
     def call(self, problem, is_culprit):
         if problem == "empty":
@@ -145,21 +137,24 @@ class TestProcesses(ProcessTester):
         name, changes = CALLS[problem]
         batch = {"logits": torch.ones(4, CLASSES), "labels": torch.tensor([0, 1, 2, 0])}
         batch |= {"features": torch.eye(4, P), "environments": torch.tensor([0, 1, 0, 1])}
-        return make(name), {**batch, **(changes if is_culprit else {})}
+        if is_culprit:
+            batch |= changes
+        return make(name), batch
 
     def evaluate(self, rank):
         _, *batch = next(batches())
-        return loss_and_gradients(
-            make("irm").eval(), *(one[6 * rank : 6 * rank + 6] for one in batch)
-        )
+        own = [tensor[6 * rank : 6 * rank + 6] for tensor in batch]
+        return loss_and_gradients(make("irm").eval(), *own)
 
     def more(self, rank):
-        return {"sampled": sampled((slice(0, 3), slice(3, 5))[rank], slice(6 * rank, 6 * rank + 6))}
+        rows = [slice(0, 3), slice(3, 5)]
+        return {"sampled": sampled(rows[rank], slice(6 * rank, 6 * rank + 6))}
 
     def test_a_process_may_show_the_features_of_some_samples_only(self, processes):
         loss, gradient = sampled(slice(0, 5))
+        gradients = []
         for process in processes:
-            torch.testing.assert_close(process["sampled"][0], loss)
-        torch.testing.assert_close(
-            sum(process["sampled"][1] for process in processes) / 2, gradient
-        )
+            own_loss, own_gradient = process["sampled"]
+            torch.testing.assert_close(own_loss, loss)
+            gradients.append(own_gradient)
+        torch.testing.assert_close(sum(gradients) / 2, gradient)

@@ -35,40 +35,44 @@ def batch(classes):
     return logits.requires_grad_(), labels, environments
 
 
+def assert_same_gradient(ours, theirs, leaf):
+    found = torch.autograd.grad(ours, leaf, retain_graph=True)
+    wanted = torch.autograd.grad(theirs, leaf, retain_graph=True)
+    torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 def test_irm_is_that_of_the_published_code(classes):
     logits, labels, environments = batch(classes)
-    expected = (
-        sum(
-            published_penalty(logits[environments == e], labels[environments == e])
-            for e in range(3)
-        )
-        / 3
-    )
+    members = [environments == number for number in range(3)]
+    published = sum(published_penalty(logits[some], labels[some]) for some in members)
+    expected = 7 * published / 3
     penalty = IRM(weight=7.0)(logits, labels, environments)
-    torch.testing.assert_close(penalty, 7 * expected)
-    ours, theirs = (
-        torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, 7 * expected)
-    )
-    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(penalty, expected)
+    assert_same_gradient(penalty, expected, logits)
 
 
 def test_a_column_of_logits_is_the_same_as_a_vector():
     logits, labels, environments = batch(2)
-    assert IRM()(logits[:, None], labels.long(), environments) == IRM()(
-        logits, labels, environments
-    )
+    column = IRM()(logits[:, None], labels.long(), environments)
+    assert column == IRM()(logits, labels, environments)
 
 
-def test_the_weight_is_one_until_the_annealing_ends_and_evaluation_does_not_count():
-    logits, labels, environments = batch(2)
-    plain = IRM()(logits, labels, environments)
+def test_the_weight_is_one_until_the_annealing_ends():
+    given = batch(2)
+    plain = IRM()(*given)
     penalty = IRM(weight=50.0, anneal=2)
-    penalty.eval()
-    torch.testing.assert_close(penalty(logits, labels, environments), plain)
-    penalty.train()
-    factors = [(penalty(logits, labels, environments) / plain).item() for _ in range(4)]
-    assert factors == pytest.approx([1, 1, 50, 50])
+    for factor in (1, 1, 50, 50):
+        torch.testing.assert_close(penalty(*given), factor * plain)
+
+
+def test_calls_in_eval_mode_do_not_count():
+    given = batch(2)
+    plain = IRM()(*given)
+    penalty = IRM(weight=50.0, anneal=1).eval()
+    for _ in range(2):
+        torch.testing.assert_close(penalty(*given), plain)
+    assert penalty.completed_calls == 0
 
 
 def test_a_weight_below_one_is_switched_down_when_the_annealing_ends():
@@ -138,34 +142,31 @@ def test_vrex_is_the_variance_of_the_environments_risks(num_environments):
     logits = torch.randn(12, 5, generator=generator, dtype=torch.float64, requires_grad=True)
     labels = torch.randint(5, (12,), generator=generator)
     environments = torch.arange(12) % num_environments
-    risks = [
-        F.cross_entropy(logits[environments == e], labels[environments == e])
-        for e in range(num_environments)
-    ]
+    members = [environments == number for number in range(num_environments)]
+    risks = [F.cross_entropy(logits[some], labels[some]) for some in members]
     mean = sum(risks) / num_environments
-    expected = 3 * sum((risk - mean) ** 2 for risk in risks) / num_environments
+    variance = sum((risk - mean) ** 2 for risk in risks) / num_environments
     penalty = VREx(weight=3.0)(logits, labels, environments)
-    torch.testing.assert_close(penalty, expected)
-    ours, theirs = (
-        torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in (penalty, expected)
-    )
-    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(penalty, 3 * variance)
+    assert_same_gradient(penalty, 3 * variance, logits)
+
+
+def naive_covariance(rows):
+    mean = sum(rows) / len(rows)
+    products = [torch.outer(row - mean, row - mean) for row in rows]
+    return sum(products) / (len(rows) - 1)
 
 
 def naive_coral(features, environments):
-    p = features.shape[1]
     covariances = []
-    for environment in sorted(set(environments.tolist())):
-        rows = [features[i] for i in range(len(features)) if environments[i] == environment]
-        mean = sum(rows) / len(rows)
-        covariances.append(
-            sum(torch.outer(row - mean, row - mean) for row in rows) / (len(rows) - 1)
-        )
-    distances = []
-    for a in range(len(covariances)):
-        for b in range(a + 1, len(covariances)):
-            distances.append(((covariances[a] - covariances[b]) ** 2).sum() / (4 * p**2))
-    return sum(distances) / len(distances)
+    for environment in environments.unique():
+        rows = [
+            row for row, theirs in zip(features, environments, strict=True) if theirs == environment
+        ]
+        covariances.append(naive_covariance(rows))
+    distances = [((a - b) ** 2).sum() for a, b in combinations(covariances, 2)]
+    p = features.shape[1]
+    return sum(distances) / len(distances) / (4 * p**2)
 
 
 def coral_batch():
@@ -179,21 +180,19 @@ def test_coral_is_that_of_the_definition():
     fast = CORAL(weight=3.0)(features, environments)
     slow = 3 * naive_coral(features, environments)
     torch.testing.assert_close(fast, slow)
-    torch.testing.assert_close(
-        torch.autograd.grad(fast, features), torch.autograd.grad(slow, features)
-    )
+    assert_same_gradient(fast, slow, features)
+
+
+def covariance_of_domainbed(x):
+    centred = x - x.mean(0, keepdim=True)
+    return centred.t() @ centred / (len(x) - 1)
 
 
 def covariance_term_of_domainbed(features, environments):
     """The second term of MMD.mmd in DomainBed's algorithms.py, its mean over pairs."""
     groups = [features[environments == number] for number in environments.unique()]
-    distances = []
-    for x, y in combinations(groups, 2):
-        centred_x = x - x.mean(0, keepdim=True)
-        centred_y = y - y.mean(0, keepdim=True)
-        covariance_x = centred_x.t() @ centred_x / (len(x) - 1)
-        covariance_y = centred_y.t() @ centred_y / (len(y) - 1)
-        distances.append((covariance_x - covariance_y).pow(2).mean())
+    covariances = [covariance_of_domainbed(group) for group in groups]
+    distances = [(x - y).pow(2).mean() for x, y in combinations(covariances, 2)]
     return sum(distances) / len(distances)
 
 
@@ -220,20 +219,17 @@ def test_covariances_are_followed_as_strongly_as_the_whole_of_l_decorr(sharing):
     penalty = CovarianceDecorrelation(6, 0.5, hidden=4, sharing=sharing).double()
     features = torch.randn(16, 6, dtype=torch.float64).relu().requires_grad_()
     for _ in range(3):
-        features.grad = None
         value = penalty(features)
-        value.backward()
-    losses = [
-        naive_decorrelation_loss(features, penalty.decomposition(features), center)
-        for center in ("none", "batch")
-    ]
-    whole, covariance = (
-        torch.autograd.grad(loss, features, retain_graph=True)[0] for loss in losses
-    )
-    matched = whole.norm() / covariance.norm()
+    (gradient,) = torch.autograd.grad(value, features)
+    correlated = penalty.decomposition(features)
+    whole = naive_decorrelation_loss(features, correlated, "none")
+    covariance = naive_decorrelation_loss(features, correlated, "batch")
+    (of_whole,) = torch.autograd.grad(whole, features, retain_graph=True)
+    (of_covariance,) = torch.autograd.grad(covariance, features)
+    matched = of_whole.norm() / of_covariance.norm()
     assert matched > 1
-    torch.testing.assert_close(features.grad, 0.5 * matched * covariance)
-    torch.testing.assert_close(value.detach(), 0.5 * matched * losses[1].detach())
+    torch.testing.assert_close(gradient, 0.5 * matched * of_covariance)
+    torch.testing.assert_close(value.detach(), 0.5 * matched * covariance.detach())
     torch.testing.assert_close(penalty.metrics()["matched_weight"], matched)
 
 

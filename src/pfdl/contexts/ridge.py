@@ -61,54 +61,86 @@ def predict_left_out(
     Returns:
         R² and coefficients. Features are scaled by all samples, which no fit leaves out.
     """
-    groups = np.zeros(len(features), dtype=np.intp) if groups is None else groups
-    sizes = np.bincount(groups)[groups].astype(np.float64)
-    used = sizes > 1
+    if groups is None:
+        groups = np.zeros(len(features), dtype=np.intp)
+    sizes = np.bincount(groups)[groups].astype(np.float64)[:, None]
+    used = sizes[:, 0] > 1
     centred = features - group_means(features, groups)[groups]
     deviation = np.sqrt(np.mean(centred**2, axis=0))
     varies = deviation > CONSTANT * np.abs(features).max(axis=0, initial=0.0)
     z = centred[:, varies] / deviation[varies]
-    left, values, vectors = _decompose(z)
-
-    def inverse(ridge: float) -> tuple[FloatArray, FloatArray]:
-        """Return what K has in the directions of V beyond the 1/λ that it has everywhere, and its
-        diagonal.
-        """
-        penalty = ridge * len(z)
-        beyond = 1 / (values**2 + penalty) - 1 / penalty
-        return beyond, 1 / penalty + vectors**2 @ beyond
+    parts = _decompose(z)
 
     def residuals(ridge: float) -> FloatArray:
-        _, diagonal = inverse(ridge)
-        w = (left * (values / (values**2 + ridge * len(z)))) @ vectors.T
-        leverage = np.sum(w * z, axis=1, keepdims=True) - w**2 / diagonal
-        return np.asarray((w / diagonal)[used] / (1 - 1 / sizes[:, None] - leverage)[used])
+        return _left_out_residuals(z, parts, ridge, sizes, used)
 
     ridge = min(RIDGES, key=lambda candidate: float(np.sum(residuals(candidate) ** 2)))
     # What the mean of the others misses
-    of_mean = sizes[used, None] / (sizes[used, None] - 1) * z[used]
+    of_mean = sizes[used] / (sizes[used] - 1) * z[used]
     r2 = np.full(features.shape[1], np.nan)
     r2[varies] = 1 - np.sum(residuals(ridge) ** 2, axis=0) / np.sum(of_mean**2, axis=0)
-    beyond, diagonal = inverse(ridge)
-    of_others = -((vectors * beyond) @ vectors.T) / diagonal
-    np.fill_diagonal(of_others, 0.0)
-    coefficients = np.zeros((len(varies), len(of_others)))
-    coefficients[varies] = of_others / deviation[varies, None]
+    coefficients = np.zeros((len(varies), z.shape[1]))
+    coefficients[varies] = _coefficients(parts, ridge, len(z)) / deviation[varies, None]
     return RidgePredictions(r2, coefficients)
 
 
-def _decompose(z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return L, s and V of Z = L·diag(s)·Vᵀ with min(n, p) terms, from the smaller of its two Gram
-    matrices.
-    """
+class _Parts(NamedTuple):
+    """Z = L·diag(s)·Vᵀ with min(n, p) terms."""
+
+    left: FloatArray
+    values: FloatArray
+    vectors: FloatArray
+
+
+def _decompose(z: FloatArray) -> _Parts:
+    """Decompose Z by the smaller of its two Gram matrices."""
     from scipy.linalg import eigh
 
     n, p = z.shape
-    squares, basis = eigh(z.T @ z if p <= n else z @ z.T)
+    is_tall = p <= n
+    squares, basis = eigh(z.T @ z if is_tall else z @ z.T)
     keep = squares > max(n, p) * np.finfo(float).eps * squares.max(initial=0.0)
-    values, basis = np.sqrt(squares[keep]), basis[:, keep]
-    other = (z @ basis if p <= n else z.T @ basis) / values
-    return (other, values, basis) if p <= n else (basis, values, other)
+    values = np.sqrt(squares[keep])
+    basis = basis[:, keep]
+    if is_tall:
+        return _Parts(z @ basis / values, values, basis)
+    return _Parts(basis, values, z.T @ basis / values)
+
+
+def _inverse(parts: _Parts, penalty: float) -> tuple[FloatArray, FloatArray]:
+    """Return what K has in the directions of V beyond the 1/λ that it has everywhere, and its
+    diagonal.
+    """
+    beyond = 1 / (parts.values**2 + penalty) - 1 / penalty
+    return beyond, 1 / penalty + parts.vectors**2 @ beyond
+
+
+def _left_out_residuals(
+    z: FloatArray, parts: _Parts, ridge: float, sizes: FloatArray, used: NDArray[np.bool_]
+) -> FloatArray:
+    """Return Z less its prediction by the fit without the sample, for the samples that are used.
+
+    Args:
+        z: The features, shape (n, v).
+        parts: The decomposition of z.
+        ridge: λ/n.
+        sizes: Of the group of each sample, shape (n, 1).
+        used: Which samples are not alone in their group, shape (n,).
+    """
+    penalty = ridge * len(z)
+    _, diagonal = _inverse(parts, penalty)
+    w = (parts.left * (parts.values / (parts.values**2 + penalty))) @ parts.vectors.T
+    leverage = np.sum(w * z, axis=1, keepdims=True) - w**2 / diagonal
+    left = 1 - 1 / sizes - leverage
+    return np.asarray((w / diagonal)[used] / left[used])
+
+
+def _coefficients(parts: _Parts, ridge: float, n: int) -> FloatArray:
+    """Return those of each feature on the others, one column for each, shape (v, v)."""
+    beyond, diagonal = _inverse(parts, ridge * n)
+    coefficients = -((parts.vectors * beyond) @ parts.vectors.T) / diagonal
+    np.fill_diagonal(coefficients, 0.0)
+    return np.asarray(coefficients)
 
 
 def group_means(features: FloatArray, groups: NDArray[np.intp]) -> FloatArray:

@@ -170,10 +170,7 @@ class Objective(AtomicModule):
         """Return the tensors of all processes that parts need, whose gradients reach the rows of
         this one.
         """
-        wanted: set[str] = set()
-        for part in self._parts():
-            if not part.sums_over_processes:
-                wanted.update(part.needs)
+        wanted = _needed_by(part for part in self._parts() if not part.sums_over_processes)
         everywhere: Tensors = {}
         for name, tensor in batch.items():
             if tensor is None or name not in wanted:
@@ -224,12 +221,15 @@ class Objective(AtomicModule):
 
     def metrics(self) -> dict[str, Tensor]:
         """Return what the parts of this objective would log of the last call, by name."""
-        return {name: value for part in self._parts() for name, value in part.metrics().items()}
+        metrics: dict[str, Tensor] = {}
+        for part in self._parts():
+            metrics.update(part.metrics())
+        return metrics
 
     @property
     def needs(self) -> set[str]:
         """Return all that the parts of this objective read."""
-        return {name for part in self._parts() for name in part.needs} - {"risks"}
+        return _needed_by(self._parts()) - {"risks"}
 
     @property
     def needs_contexts(self) -> bool:
@@ -241,6 +241,10 @@ class Objective(AtomicModule):
 
     def _parts(self) -> list[Part]:
         return [self.weighting, *self._penalties()]
+
+
+def _needed_by(parts: Iterable[Part]) -> set[str]:
+    return set[str]().union(*(part.needs for part in parts))
 
 
 @contextmanager

@@ -60,8 +60,7 @@ def check_risks(risks: Tensor, samples: int | None = None) -> None:
     """
     if not isinstance(risks, Tensor):
         raise TypeError(f"risks are a {type(risks).__name__}; give a torch.Tensor of shape (n,).")
-    expected = risks.shape[:1] if samples is None else (samples,)
-    if risks.dim() != 1 or risks.shape != expected:
+    if risks.dim() != 1 or samples not in (None, len(risks)):
         of_samples = "" if samples is None else f" for {samples} samples"
         raise ValueError(
             f"risks have shape {tuple(risks.shape)}{of_samples}; give one finite number per sample."

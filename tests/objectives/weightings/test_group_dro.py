@@ -72,12 +72,15 @@ def batch(seed, n=30):
 @pytest.mark.parametrize("adjustment", [0.0, 2.0])
 @pytest.mark.parametrize("renormalize", [True, False])
 class TestFiveBatches:
-    """Against the authors' update; some groups are missing from the third batch."""
+    """Against the authors' update. Some groups are missing from the third batch, one that has a
+    single training sample from all.
+    """
 
     @pytest.fixture
     def steps(self, adjustment, renormalize):
         """Yield after each batch the weighting, the naive one, and what they gave."""
         _, labels, environments = batch(0, 200)
+        labels[0] = 3
         naive = Naive(count(labels, environments), 0.5, adjustment)
         weighting = GroupDRO(step_size=0.5, adjustment=adjustment, renormalize=renormalize)
         weighting.prepare(labels, environments)

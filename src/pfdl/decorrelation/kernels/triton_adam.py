@@ -32,14 +32,7 @@ def can_step(optimizer: Optimizer, parameters: Sequence[Parameter]) -> bool:
     """Return whether :func:`take_step` does what the next step of an optimiser would: of a fused
     Adam or AdamW.
     """
-    if type(optimizer) not in (Adam, AdamW) or len(optimizer.param_groups) != 1:
-        return False
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-        return False
-    (group,) = optimizer.param_groups
-    if not group["fused"] or group["amsgrad"] or group["maximize"]:
-        return False
-    if not isinstance(group["lr"], (int, float)) or len(parameters) != PARAMETERS:
+    if not _takes_plain_steps(optimizer) or len(parameters) != PARAMETERS:
         return False
     tensors: list[Tensor] = [*parameters]
     for parameter in parameters:
@@ -49,6 +42,18 @@ def can_step(optimizer: Optimizer, parameters: Sequence[Parameter]) -> bool:
         tensors += (state["step"], state["exp_avg"], state["exp_avg_sq"])
     device = parameters[0].device
     return all(_is_plain(tensor, device) for tensor in tensors)
+
+
+def _takes_plain_steps(optimizer: Optimizer) -> bool:
+    """Return whether it is a fused Adam or AdamW with one group, and nothing beside its step."""
+    if type(optimizer) not in (Adam, AdamW) or len(optimizer.param_groups) != 1:
+        return False
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        return False
+    (group,) = optimizer.param_groups
+    if group["amsgrad"] or group["maximize"]:
+        return False
+    return bool(group["fused"]) and isinstance(group["lr"], (int, float))
 
 
 def _is_plain(tensor: Tensor, device: torch.device) -> bool:

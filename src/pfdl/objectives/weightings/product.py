@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ class Product(Weighting):
     def __init__(self, factors: Iterable[Weighting]) -> None:
         super().__init__()
         self.factors = nn.ModuleList(factors)
-        needs = [name for factor in self._factors() for name in factor.needs]
+        needs = chain.from_iterable(factor.needs for factor in self._factors())
         self.needs = tuple(dict.fromkeys(needs))
 
     def forward(self, *tensors: Tensor) -> Tensor:
