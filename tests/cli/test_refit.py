@@ -11,7 +11,7 @@ from torch import nn
 from pfdl.contexts import InferredContexts
 from pfdl.data import make_split
 from pfdl.runs import read_run
-from pfdl.vision import refitting as refit
+from pfdl.vision import inferring, refitting as refit
 from pfdl.vision.checkpoint import ModelConfig, TrainedModel, load_model
 from pfdl.vision.evaluation import read_evaluations
 from tests.cli.typing_commands import FAST, draw, draw_all, typed
@@ -95,11 +95,11 @@ def test_where_no_contexts_are_found_nothing_is_refitted(run, photos, tmp_path):
 def test_inferred_contexts_are_those_of_the_images_that_are_refitted_on(
     run, photos, tmp_path, monkeypatch
 ):
-    def find(images, labels, seed):
+    def find(images, labels, **settings):
         red = [int(image[0].float().mean() > image[2].float().mean()) for image, *_ in images]
         return InferredContexts(np.array(red), "pooled", "Found 2 contexts by their colour.", ())
 
-    monkeypatch.setattr(refit, "find_contexts", find)
+    monkeypatch.setattr(inferring, "find_contexts", find)
     result = typed(f"refit {run} {photos} -o {tmp_path / 'new'} --device cpu")
     assert "Found 2 contexts by their colour." in result.output
     assert "Refitted on 8 validation images of each group" in result.output
@@ -111,13 +111,13 @@ def test_inferred_contexts_are_those_of_the_images_that_are_refitted_on(
 
 
 def test_a_refit_that_would_teach_the_shortcut_is_refused(run, photos, tmp_path, monkeypatch):
-    def find(images, labels, seed):
+    def find(images, labels, **settings):
         red = np.array([bool(image[0].sum() > image[2].sum()) for image, *_ in images])
         # The dogs in red are taken for dogs in blue, as rare groups of inferred contexts are
         red_cats = red & (np.asarray(labels.tolist()) == 0)
         return InferredContexts(red_cats.astype(int), "early", "Found 2.")
 
-    monkeypatch.setattr(refit, "find_contexts", find)
+    monkeypatch.setattr(inferring, "find_contexts", find)
     result = typed(f"refit {run} {photos} -o {tmp_path / 'new'} --device cpu", fails=True)
     assert "context 1 has 4 samples or more of cat alone" in result.output
     assert not (tmp_path / "new").exists()

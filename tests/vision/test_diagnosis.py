@@ -99,7 +99,7 @@ def test_contexts_that_are_not_confirmed_give_pictures_and_no_answer(tmp_path):
         assert found.answer == "cannot tell"
         assert found.found.shift is None
         words = " ".join(found.verdict())
-        assert "were inferred from colours and textures, and not confirmed" in words
+        assert "were inferred, and not confirmed" in words
         assert "It errs most on these pictures: " in words
         assert "expect" not in words
         ((_, command),) = advise(found, "photos")

@@ -100,10 +100,18 @@ def exit_on_user_error() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def open_source(data: str, options: DataOptions, split: Manifest | None) -> ContextSource:
+def open_source(
+    data: str, options: DataOptions, split: Manifest | None, *, features: str | None = None
+) -> ContextSource:
     """Open the images that a command was given, and name those that cannot be used.
 
     With a split of these images that exists already, each image is checked when it is loaded.
+
+    Args:
+        data: What the user calls them.
+        options: How to read them.
+        split: A split of them, or of data with the same classes.
+        features: What a run was trained on; the features of the options come before it.
     """
     from rich.console import Console
 
@@ -112,15 +120,32 @@ def open_source(data: str, options: DataOptions, split: Manifest | None) -> Cont
     from pfdl.data import open_images
     from pfdl.data.sources import ImageFiles, describe_bad_images
 
-    source = open_images(
-        data, **{**asdict(options), "columns": options.named_columns()}, like=split
-    )
+    reading = {**asdict(options), "columns": options.named_columns()}
+    what = reading.pop("features") or features
+    source = open_images(data, **reading, like=split)
     if split is None and isinstance(source, ImageFiles):
         with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
             bad = source.check(show).bad
         if bad and rank() == 0:
             typer.echo(describe_bad_images(source.root, bad, "They are left out."), err=True)
-    return source
+    return describe(source, what) if what else source
+
+
+def describe(source: ContextSource, what: str) -> ContextSource:
+    """Give images features in place of pixels, from a file or by a network, with progress."""
+    from rich.console import Console
+
+    from pfdl._internal.processes import rank
+    from pfdl._internal.progress import progress_bar
+    from pfdl._internal.validation import resolve_device
+    from pfdl.vision.embedding import describe_source, is_feature_file
+
+    is_first = rank() == 0
+    if is_first:
+        verb = "Reading features from" if is_feature_file(what) else "Describing images by"
+        say(f"{verb} {what}")
+    with progress_bar("describing images", Console(stderr=True) if is_first else None) as show:
+        return describe_source(source, what, device=resolve_device("auto"), on_progress=show)
 
 
 def open_run(
@@ -135,10 +160,15 @@ def open_run(
     from pfdl.data.splits import name_contexts
     from pfdl.runs import MANIFEST
     from pfdl.vision import load_model
+    from pfdl.vision.embedding import check_features
 
     trained = load_model(run)
     own = read_manifest(trained.folder / MANIFEST)
-    source = open_source(data, replace(options, on_bad_image="skip"), own)
+    config = trained.config
+    source = open_source(
+        data, replace(options, on_bad_image="skip"), own, features=config.network or None
+    )
+    check_features(config, source)
     own, note = name_contexts(own, source)
     if note:
         typer.echo(f"Note: {note}", err=True)

@@ -17,6 +17,7 @@ import typer
 from pfdl._internal.settings import describe_settings
 from pfdl._internal.validation import check_choice
 from pfdl.cli.diagnose import diagnose
+from pfdl.cli.embed import embed
 from pfdl.cli.models import evaluate, export, predict, refit
 from pfdl.cli.options import add_command
 from pfdl.cli.sweep import sweep
@@ -133,6 +134,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "predict": predict,
     "diagnose": diagnose,
+    "embed": embed,
     "export": export,
     "list": list_names,
     "split": split,

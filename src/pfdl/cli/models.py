@@ -59,17 +59,17 @@ def evaluate(
 @takes_settings(without=("layout",))
 def predict(
     run: Run,
+    options: DataOptions,
     images: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="IMAGES…",
             help=(
                 "Image files, folders of them, or tables with a line per image (.csv, .tsv,"
-                " .parquet, CelebA's .txt)."
+                " .parquet, CelebA's .txt). With --features FILE none: its rows are classified."
             ),
         ),
-    ],
-    options: DataOptions,
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")] = Path(
         "predictions.csv"
     ),
@@ -83,20 +83,29 @@ def predict(
         pfdl predict runs/erm photos/ -o predictions.csv
     """
     from pfdl._internal.files import write_atomically
+    from pfdl.data.features import read_features
+    from pfdl.data.images import BadImage
     from pfdl.data.sources import describe_bad_images
     from pfdl.vision import load_model, predict as classify
+    from pfdl.vision.prediction import predict_features
 
+    if (options.features is None) == (images is None):
+        raise ValueError("give either images or a file of their features: --features FILE.")
     trained = load_model(run)
-    place = resolve_device(device)
-    say(f"Classifying on {place}")
-    table, bad_images = classify(
-        trained,
-        images,
-        path_column=options.named_columns().get("path"),
-        image_root=options.image_root,
-        on_bad_image=options.on_bad_image,
-        device=place,
-    )
+    bad_images: list[BadImage] = []
+    if options.features is not None:
+        table = predict_features(trained, read_features(options.features))
+    else:
+        place = resolve_device(device)
+        say(f"Classifying on {place}")
+        table, bad_images = classify(
+            trained,
+            images,
+            path_column=options.named_columns().get("path"),
+            image_root=options.image_root,
+            on_bad_image=options.on_bad_image,
+            device=place,
+        )
     if bad_images:
         typer.echo(describe_bad_images("what is given", bad_images, "They are left out."), err=True)
     for name, count in table["prediction"].value_counts().items():
@@ -122,9 +131,7 @@ def refit(
             help="inferred: found in the images; known: those of the data (class/context/image)."
         ),
     ] = "inferred",
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the draws, and of inferring contexts.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     device: Device = "auto",
 ) -> None:
     """Refit the last layer of a trained network so that all groups count equally (DFR), as a run of
@@ -173,6 +180,7 @@ def export(
     preprocessing.json says what to do to an image before it enters.
     """
     from pfdl.vision import export as write, load_model
+    from pfdl.vision.embedding import on_images
 
-    for path in write(load_model(run), output or run / "export"):
+    for path in write(on_images(load_model(run)), output or run / "export"):
         typer.echo(path)

@@ -19,6 +19,7 @@ from pfdl._internal.own_files import add_own_files
 from pfdl._internal.settings import describe_settings, read_setting
 from pfdl._internal.text import did_you_mean, json_or_text
 from pfdl.cli.common import exit_on_user_error
+from pfdl.vision.config import FEATURES, READOUT, TrainingConfig, presets_of
 
 SET = "A further setting; 'pfdl list settings' lists them. Can be given several times."
 CONFIG = (
@@ -109,6 +110,10 @@ def takes_settings(
             if own_files:
                 add_own_files(own_files)
             written = {} if config_file is None else read_config_file(config_file)
+            if TrainingConfig in kinds.values():
+                given, written = _name_features(given), _name_features(written)
+                asked = {**given, **written, **dict(map(_pair, settings or []))}
+                written = {**presets_of(asked), **written}
             configs = read_settings(
                 kinds, given, settings or [], without, _untyped(written, context)
             )
@@ -165,6 +170,20 @@ def read_settings(
             own["objective_settings"] = read_objective_settings(own["objective"], rest)
         made[parameter] = kind(**own)
     return made
+
+
+def _name_features(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options in which a backbone ``features:NETWORK`` is a readout on these features."""
+    backbone = str(given.get("backbone", ""))
+    if not backbone.startswith(FEATURES):
+        return dict(given)
+    return {**given, "backbone": READOUT, "features": backbone.removeprefix(FEATURES)}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Return the name and the value of ``NAME=VALUE``; what is wrong with them is said later."""
+    name, _, value = text.partition("=")
+    return name.replace("-", "_"), value
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

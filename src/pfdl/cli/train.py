@@ -113,7 +113,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     if is_first:
         evaluate_and_print(load_model(folder), source, split, device)
         typer.echo(folder / "model.safetensors")
-        if run.export:
+        if run.export and not load_model(folder).config.num_features:
             try:
                 for path in export(load_model(folder), folder / "export"):
                     typer.echo(path)

@@ -121,6 +121,11 @@ class DatasetFeatures(Features):
         super().__init__(labels, len(dataset))
         self._describe, self._seed = describe, seed
 
+    @property
+    def described_by(self) -> Describe | None:
+        """Return what describes images: as given, or as it was fitted when they were first read."""
+        return self._describe
+
     def _read(self, rows: IndexArray) -> Iterator[Any]:
         for inputs in self._inputs(rows):
             if inputs.dim() == 4:

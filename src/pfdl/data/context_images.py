@@ -36,7 +36,8 @@ MAX_INDEX = 1 << 31
 class ContextImages(Dataset[tuple[Tensor, int, int]]):
     """Images of one set: (image, label, context), in the order of the paths.
 
-    An image is a tensor of bytes, shape (3, size, size). The label is a position in
+    An image is a tensor of bytes, shape (3, size, size), or what else the source gives for it, such
+    as its features. The label is a position in
     ``manifest.classes``, the context one in ``manifest.contexts``; but in the sets ``train`` and
     ``validation`` it is ``HIDDEN_CONTEXT``, because the protocol hides it from training.
 
@@ -108,9 +109,12 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
         return self._source.load(row.path, self._size, row.sha256)
 
     def _load_all(self) -> Tensor:
-        images = torch.empty((len(self), 3, self._size, self._size), dtype=torch.uint8)
+        images: Tensor | None = None
         for index, image in enumerate(load_in_threads(self._source, self._rows, self._size)):
+            if images is None:
+                images = image.new_empty((len(self), *image.shape))
             images[index] = image
+        assert images is not None, "a set of a manifest has images"
         return images
 
 

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
         compare_diagnoses as compare_diagnoses,
         diagnose_images as diagnose_images,
     )
+    from pfdl.vision.embedding import (
+        describe_source as describe_source,
+        embed_images as embed_images,
+        load_extractor as load_extractor,
+    )
     from pfdl.vision.evaluation import (
         Evaluation as Evaluation,
         evaluate as evaluate,
@@ -43,6 +48,7 @@ _MODULES = {
     "classifier": ("Classifier",),
     "config": ("DataOptions", "TrainingConfig"),
     "diagnosis": ("ImageDiagnosis", "compare_diagnoses", "diagnose_images"),
+    "embedding": ("describe_source", "embed_images", "load_extractor"),
     "evaluation": ("Evaluation", "evaluate", "read_evaluations"),
     "features": ("embed",),
     "loop": ("fit",),

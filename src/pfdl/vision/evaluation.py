@@ -26,6 +26,7 @@ from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
 from pfdl.runs import MANIFEST, METRICS, read_run
 from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
+from pfdl.vision.embedding import inputs_of
 from pfdl.vision.features import run_model
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ def evaluate(
         ValueError: If images are of classes that the model does not know, or images are missing.
     """
     check_classes(trained, manifest)
-    images = ContextImages(source, manifest, set_name, size=trained.config.image_size, cache=False)
+    inputs = inputs_of(trained.config, source)
+    images = ContextImages(inputs, manifest, set_name, size=trained.config.image_size, cache=False)
     rows = manifest.rows_of(set_name)
     logits, _ = run_model(trained.model, images, device=device)
     numbers = torch.tensor([trained.config.classes.index(row.class_name) for row in rows])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -38,6 +40,34 @@ def mirror_and_shift(images: Tensor) -> Tensor:
     )
     pixels = (rows[:, None, :, None] * width + columns[:, None, None, :]).flatten(2)
     return images.flatten(2).gather(2, pixels.expand(-1, channels, -1)).view_as(images)
+
+
+def crop_and_colour(images: Tensor) -> Tensor:
+    """Cut a part of half to all of each image, mirror half of them, and change their colours a
+    little.
+
+    Args:
+        images: Bytes, shape (n, 3, h, w).
+
+    Returns:
+        The same shape.
+    """
+    from torchvision.transforms import v2  # type: ignore[import-untyped]
+
+    augment = v2.Compose(
+        [
+            v2.RandomResizedCrop(images.shape[-2:], scale=(0.5, 1.0), antialias=True),
+            v2.RandomHorizontalFlip(),
+            v2.ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2),
+        ]
+    )
+    return torch.stack([augment(image) for image in images])
+
+
+AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "flip-shift": mirror_and_shift,
+    "crops": crop_and_colour,
+}
 
 
 def _shifted(count: int, size: int) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pfdl._internal.validation import check_choice
+from pfdl.data.features import FeatureTable
 from pfdl.data.images import (
     BadImage,
     BadImageError,
@@ -24,6 +25,7 @@ from pfdl.data.images import (
 from pfdl.data.opening import open_images
 from pfdl.data.sources import ON_BAD_IMAGE, REMEDY, describe_bad_images
 from pfdl.data.tables import is_table, list_paths
+from pfdl.vision.embedding import check_features, on_images
 from pfdl.vision.features import BATCH, run_model
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ def predict(
         ValueError: If no image can be used, or one cannot and is not to be left out.
     """
     check_choice("on_bad_image", on_bad_image, ON_BAD_IMAGE)
+    trained = on_images(trained)
     size = trained.config.image_size
     places = [images] if isinstance(images, (str, Path)) else images
     bad: list[BadImage] = []
@@ -102,15 +105,32 @@ def predict(
             f"there is no image in {', '.join(map(str, places))}; give image files or folders of"
             " them."
         )
-    shares, classes = torch.cat(probabilities), trained.config.classes
+    return _tabulate(paths, torch.cat(probabilities), trained.config.classes), bad
+
+
+def predict_features(trained: TrainedModel, table: FeatureTable) -> pd.DataFrame:
+    """Classify the images of a file of features, as :func:`predict` does images.
+
+    Raises:
+        ValueError: If the model takes images, or features of another width or network.
+    """
+    if not trained.config.num_features:
+        raise ValueError("the model takes images, not features; leave --features out.")
+    check_features(trained.config, table)
+    with torch.no_grad():
+        logits = trained.model(torch.from_numpy(table.matrix))
+    return _tabulate(table.paths, logits.softmax(1), trained.config.classes)
+
+
+def _tabulate(paths: Sequence[str], shares: Tensor, classes: Sequence[str]) -> pd.DataFrame:
     confidence, answers = shares.max(1)
     words = {
-        "path": paths,
+        "path": list(paths),
         "prediction": [classes[number] for number in answers.tolist()],
         "confidence": confidence,
     }
     by_class = {f"probability of {name}": shares[:, number] for number, name in enumerate(classes)}
-    return pd.DataFrame({**words, **by_class}), bad
+    return pd.DataFrame({**words, **by_class})
 
 
 def _find_files(

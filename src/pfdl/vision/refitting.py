@@ -7,22 +7,30 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.utils.data import ConcatDataset
 
 from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.state import save_tensors
 from pfdl._internal.validation import check_choice
-from pfdl.contexts import InferredContexts, Readout, find_contexts, refit_readout
+from pfdl.contexts import Readout, refit_readout
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import NO_CONTEXT, Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, read_run
 from pfdl.vision.checkpoint import WEIGHTS, TrainedModel
+from pfdl.vision.embedding import inputs_of
 from pfdl.vision.features import attach, run_model
+from pfdl.vision.inferring import (
+    Described,
+    RunContexts,
+    describe_by_weights,
+    infer_in_run,
+    read_training,
+)
 
 REFIT = "refit.json"
 
@@ -49,10 +57,10 @@ def refit(
         source: Where its images come from.
         manifest: The split it was trained with.
         folder: The new run folder, which :func:`pfdl.vision.load_model` reads as any other.
-        contexts: ``"known"``, those of the data, or ``"inferred"``, what
-            :func:`pfdl.contexts.find_contexts` finds in the training and validation images.
+        contexts: ``"known"``, those of the data, or ``"inferred"``, what a training with inferred
+            contexts finds in the training images; they are recognised in the validation images.
         device: Where to compute.
-        seed: Seed of what is drawn, and of inferring contexts.
+        seed: Seed of what is drawn.
 
     Returns:
         The layer; and a sentence on which contexts were balanced, and why they are believed.
@@ -76,11 +84,12 @@ def refit(
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
     size, known = trained.config.image_size, contexts == "known"
     images = ContextImages(source, manifest, "validation", size=size, reveal_contexts=known)
-    inferred = None if known else _infer_contexts(source, manifest, images, size, seed)
+    inferred = None if known else _infer_contexts(trained, source, manifest, images, device)
     if inferred:
-        numbers = torch.from_numpy(inferred.contexts[-len(images) :]).long()
-        names = [str(number) for number in range(inferred.number)]  # as contexts.csv has them
-        sentence = inferred.sentence
+        numbers = torch.from_numpy(inferred.further).long()
+        # As contexts.csv has them
+        names = [str(number) for number in range(inferred.inferred.number)]
+        sentence = inferred.inferred.sentence
     else:
         # Other sets may have others
         places, numbers = torch.unique(images.contexts, return_inverse=True)
@@ -90,7 +99,9 @@ def refit(
             raise ValueError(
                 "the validation images have no contexts; let them be inferred: --contexts inferred."
             )
-    _, features = run_model(trained.model, images, device=device, with_features=True)
+    inputs = inputs_of(trained.config, source)
+    held_out = ContextImages(inputs, manifest, "validation", size=size)
+    _, features = run_model(trained.model, held_out, device=device, with_features=True)
     readout = refit_readout(
         features,
         images.labels,
@@ -116,9 +127,10 @@ def refit(
         }
         write_json(folder / REFIT, {**told, "sentence": sentence})
         if inferred:
-            write_json(folder / WHY_CONTEXTS, inferred.to_dict())
+            write_json(folder / WHY_CONTEXTS, inferred.inferred.to_dict())
             rows = [*manifest.rows_of("train"), *manifest.rows_of("validation")]
-            table = pd.DataFrame({"path": [row.path for row in rows], "context": inferred.contexts})
+            found = np.concatenate([inferred.inferred.contexts, inferred.further])
+            table = pd.DataFrame({"path": [row.path for row in rows], "context": found})
             write_atomically(folder / INFERRED_CONTEXTS, table.to_csv(index=False))
     return readout, sentence
 
@@ -140,22 +152,33 @@ def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
 
 
 def _infer_contexts(
-    source: ContextSource, manifest: Manifest, validation: ContextImages, size: int, seed: int
-) -> InferredContexts:
-    """Infer the contexts of the training and the validation images, in this order; ValueError if
-    there is one only.
+    trained: TrainedModel,
+    source: ContextSource,
+    manifest: Manifest,
+    validation: ContextImages,
+    device: str,
+) -> RunContexts:
+    """Infer the contexts of the training images, as training does, and recognise them in the
+    validation images; ValueError if there is one only, or they cannot be recognised.
     """
-    train = ContextImages(source, manifest, "train", size=size)
-    labels = torch.cat([train.labels, validation.labels])
-    found = find_contexts(ConcatDataset([train, validation]), labels, seed=seed)
-    if found.number < 2:
-        remedy = (
-            "if you know them, arrange the images as class/context/image and give --contexts known."
-        )
-        if manifest.has_contexts:
-            remedy = "the data has contexts of its own, which --contexts known uses."
-        raise ValueError(
-            f"there is nothing to balance, so nothing was refitted. {found.sentence} To go on:"
-            f" {remedy}"
-        )
-    return found
+    train = ContextImages(source, manifest, "train", size=trained.config.image_size)
+    config = read_training(trained)
+    found = infer_in_run(
+        config,
+        Described.of(train, manifest.rows_of("train")),
+        Described.of(validation, manifest.rows_of("validation")),
+        describe_by_weights(config, len(manifest.classes), device),
+    )
+    if found.inferred.number > 1 and found.is_recognised:
+        return found
+    remedy = (
+        "if you know them, arrange the images as class/context/image and give --contexts known."
+    )
+    if manifest.has_contexts:
+        remedy = "the data has contexts of its own, which --contexts known uses."
+    why = found.inferred.sentence
+    if found.inferred.number > 1:
+        why = f"{why} But they cannot be recognised in the validation images."
+    raise ValueError(
+        f"there is nothing to balance, so nothing was refitted. {why} To go on: {remedy}"
+    )

@@ -114,9 +114,10 @@ def train(
     shows = progress and rank() == 0
     with report_lost_process(), ExitStack() as held:
         torch.manual_seed(config.seed)
-        model = Classifier(config, len(manifest.classes))
+        width = getattr(source, "num_features", 0)
+        model = Classifier(config, len(manifest.classes), input_features=width)
         check_contexts(config, model.objective, manifest)
-        settings = _settings(config, manifest, processes)
+        settings = _settings(config, source, manifest, processes)
         everyone = gather_objects(settings)
         if other := [theirs for theirs in everyone if theirs != everyone[0]]:
             raise ValueError(
@@ -228,11 +229,21 @@ def _describe_epoch(row: Mapping[str, float], epochs: int, seconds: float) -> st
     return f"epoch {int(row['epoch']) + 1}/{epochs}: {', '.join(parts)} ({seconds:.1f} s)"
 
 
-def _settings(config: TrainingConfig, manifest: Manifest, processes: int) -> dict[str, Any]:
+def _settings(
+    config: TrainingConfig, source: ContextSource, manifest: Manifest, processes: int
+) -> dict[str, Any]:
     """Return all that changes results, for the run folder."""
-    model = ModelConfig(config.backbone, manifest.classes, config.image_size, config.small_stem)
+    model = ModelConfig(
+        config.backbone,
+        manifest.classes,
+        config.image_size,
+        config.small_stem,
+        getattr(source, "num_features", 0),
+        getattr(source, "network", ""),
+        getattr(source, "fingerprint", ""),
+    )
     settings: dict[str, Any] = {
-        "model": asdict(model),
+        "model": model.to_dict(),
         "training": asdict(config),
         "split": manifest.sha256,
     }
@@ -271,4 +282,7 @@ def _first_loop(
         _say(f"Training the first network; epochs: {plain.epochs}.")
     torch.manual_seed(plain.seed)
     data = TrainingData(plain, source, manifest, num_workers=num_workers)
-    return Loop(Classifier(plain, len(manifest.classes)), data.train_loader(), fabric)
+    model = Classifier(
+        plain, len(manifest.classes), input_features=getattr(source, "num_features", 0)
+    )
+    return Loop(model, data.train_loader(), fabric)

@@ -1,0 +1,154 @@
+"""Contexts that nobody named: inferred from training images, the same for every command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import ConcatDataset, Dataset, TensorDataset
+
+from pfdl.contexts import InferredContexts, find_contexts
+from pfdl.contexts.assigning import assign_contexts
+from pfdl.contexts.finders import reads_logits
+from pfdl.contexts.sources import Describe
+from pfdl.data.context_images import ContextImages
+from pfdl.data.manifest import ManifestRow
+from pfdl.runs import read_run
+from pfdl.vision.backbones import make_backbone
+from pfdl.vision.config import TrainingConfig
+from pfdl.vision.features import embed
+
+if TYPE_CHECKING:
+    from pfdl.vision.checkpoint import TrainedModel
+
+Labels = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """Images of which contexts can be inferred: they themselves or their features, and the classes.
+
+    Attributes:
+        data: A dataset of (image or features, …), in the order of the rows.
+        labels: The class of each, as a number.
+        rows: What they are.
+    """
+
+    data: Dataset[Any]
+    labels: Labels
+    rows: Sequence[ManifestRow]
+
+    @classmethod
+    def of(cls, images: ContextImages, rows: Sequence[ManifestRow]) -> Described:
+        """Describe a set of images as it is."""
+        return cls(images, images.labels.numpy(), rows)
+
+    @classmethod
+    def by_features(
+        cls, matrix: NDArray[np.float32], labels: Labels, rows: Sequence[ManifestRow]
+    ) -> Described:
+        """Describe images by features that are known."""
+        return cls(TensorDataset(torch.from_numpy(matrix), torch.from_numpy(labels)), labels, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class RunContexts:
+    """Contexts of training images, and of further ones, which are recognised by them.
+
+    Attributes:
+        inferred: What was found in the training images.
+        further: The contexts of the further images.
+        is_recognised: Whether contexts of images that were left out can be recognised.
+        is_confirmed: Whether the contexts were also confirmed.
+    """
+
+    inferred: InferredContexts
+    further: NDArray[np.intp]
+    is_recognised: bool
+    is_confirmed: bool
+
+
+def read_training(trained: TrainedModel) -> TrainingConfig:
+    """Read how a model was trained; of what the run does not say, the default."""
+    try:
+        return TrainingConfig(**read_run(trained.folder).settings["training"])
+    except (KeyError, OSError, TypeError, ValueError):
+        model = trained.config
+        return TrainingConfig(
+            backbone=model.backbone, image_size=model.image_size, small_stem=model.small_stem
+        )
+
+
+def how_to_infer(config: TrainingConfig) -> dict[str, Any]:
+    """Return the settings of the inference in a run: as it was trained, or the defaults where it
+    was trained without, or by the logits of a first network.
+    """
+    settings: dict[str, Any] = {"seed": config.seed}
+    if config.contexts != "inferred" or reads_logits(config.infer_by):
+        return settings
+    settings |= {"method": config.infer_by, **config.infer_settings}
+    if not config.confirm:
+        settings["confirmation"] = 0.0
+    return settings
+
+
+def describe_by_weights(config: TrainingConfig, classes: int, device: str) -> Describe | None:
+    """Return what describes images of a run as its training did: by the weights that it started
+    from; None if it started from none.
+    """
+    if not config.pretrained and config.weights is None:
+        return None
+    backbone = make_backbone(
+        config.backbone,
+        classes,
+        image_size=config.image_size,
+        small_stem=config.small_stem,
+        pretrained=config.pretrained,
+        weights=config.weights,
+    )
+    return partial(embed, backbone, device=device)
+
+
+def infer_in_run(
+    config: TrainingConfig,
+    training: Described,
+    further: Described,
+    describe: Describe | None,
+    *,
+    unconfirmed: bool = False,
+) -> RunContexts:
+    """Infer the contexts of training images, as training does, and recognise them in further ones.
+
+    Args:
+        config: Of the run.
+        training: Its training images.
+        further: Validation or test images.
+        describe: As :func:`describe_by_weights` gives it.
+        unconfirmed: Whether to return the most stable ones where none are confirmed.
+    """
+    settings = how_to_infer(config)
+    # In one dataset of its own, as training has it
+    data: Dataset[Any] = ConcatDataset([training.data])
+    find = partial(find_contexts, data, training.labels, describe=describe)
+    found = find(**settings)
+    confirmed = found.number > 1 and config.confirm
+    if found.number == 1 and unconfirmed:
+        found = find(**{**settings, "confirmation": 0.0})
+    if found.number == 1:
+        return RunContexts(found, np.zeros(len(further.labels), dtype=np.intp), False, False)
+    assigned = assign_contexts(
+        data,
+        training.labels,
+        found.contexts,
+        further.data,
+        further.labels,
+        describe=describe,
+        seed=config.seed,
+    )
+    is_sound = assigned.is_sound
+    return RunContexts(found, assigned.contexts, is_sound, confirmed and is_sound)
