@@ -79,13 +79,12 @@ Rest = ParamSpec("Rest")
 Method = Callable[Concatenate["PartialDecorrelation", Rest], Result]
 
 
-def _in_full_precision(method: Method[Rest, Result]) -> Method[Rest, Result]:
+def _by_itself(method: Method[Rest, Result]) -> Method[Rest, Result]:
     """Run a method for one thread at a time, outside of inference mode and autocast, and of graphs
-    that ``torch.compile`` builds around it.
+    that ``torch.compile`` builds around it; with gradients where the caller has them.
 
     What inference mode makes, such as the moments of g's optimiser, can never be changed; half
-    precision is too coarse for long sums; and a graph cannot hold an optimiser. Gradients are kept
-    where the caller keeps them.
+    precision is too coarse for long sums; and a graph cannot hold an optimiser.
     """
 
     @wraps(method)
@@ -225,7 +224,7 @@ class PartialDecorrelation(Part):
         """Build the penalty for data of this shape, which knows ``num_features``."""
         return cls(shape.num_features, **settings)
 
-    @_in_full_precision
+    @_by_itself
     def forward(self, features: Tensor) -> Tensor:
         """Run Algorithm 1 on one mini-batch: both steps; in ``eval()`` mode only the second.
 
@@ -242,7 +241,7 @@ class PartialDecorrelation(Part):
             self._first_step(mini_batch)
         return self.second_step(mini_batch)
 
-    @_in_full_precision
+    @_by_itself
     def fit_step(self, features: Tensor) -> Tensor:
         """Step 1: update g, ``fit_steps`` times, to predict each feature from the others; in
         ``eval()`` mode, too.
@@ -256,7 +255,7 @@ class PartialDecorrelation(Part):
         self._first_step(self._prepare(features, fits=True))
         return cast(Tensor, self.last.decomposition_loss)
 
-    @_in_full_precision
+    @_by_itself
     def penalty(self, features: Tensor) -> Tensor:
         """Step 2: weight × L_decorr with g frozen.
 

@@ -118,3 +118,10 @@ def test_an_empty_cell_says_nothing():
     assert torch.isfinite(
         balancing_table(torch.tensor([[4.0, 0.0], [0.0, 0.0]]), smoothing=0.0)
     ).all()
+
+
+def test_a_state_with_negative_counts_is_refused():
+    weighting = Balance()
+    with pytest.raises(ValueError, match="table in the state has negative numbers"):
+        weighting.load_state_dict({"table": torch.tensor([[3.0, -1.0], [2.0, 2.0]])})
+    assert weighting.table.numel() == 0

@@ -199,3 +199,10 @@ def test_what_would_spoil_the_shares_is_refused(risks, environments, message):
     with pytest.raises(ValueError, match=message):
         weighting(risks, torch.tensor([0, 1, 8]), environments)
     assert equal(weighting.state_dict(), before)
+
+
+@pytest.mark.parametrize("log_shares", [torch.tensor([[-1.0, 0.5]]), torch.tensor([[-1.0]])])
+def test_a_state_whose_shares_do_not_fit_its_table_is_refused(log_shares):
+    state = {"table": torch.tensor([[3.0, 1.0]]), "log_shares": log_shares}
+    with pytest.raises(ValueError, match="log_shares in the state do not fit its table"):
+        GroupDRO().load_state_dict(state)
