@@ -22,6 +22,7 @@ IN_THE_PAPER = " in the paper"
 EPOCHS: Mapping[str, tuple[str, ...]] = {
     "early": tuple(map(str, range(5, 41, 5))),
     "all": tuple(map(str, range(5, 161, 5))),
+    "early, sparsely tested": ("5", "10", "20", "40"),
     "late": tuple(map(str, range(120, 161, 5))),
     "last": (LAST,),
     "chosen": (CHOSEN,),

@@ -233,38 +233,51 @@ def figures_of(evidence: Path, key: str) -> Iterator[str]:
     Args:
         evidence: The folder of the studies.
         key: Study, data, row (or row and rival), endpoint and test; then, if need be, the first and
-            the last seed as ``200-211``. Without data and with three parts it is a test of
-            ``tests.csv``: study, comparison and endpoint.
+            the last seed as ``200-211``. Studies and their data may be joined by ``+``. With three
+            parts it is a test of ``tests.csv``: study, comparison and endpoint.
 
     Yields:
         Mean ± standard error, interval, p-value and count of positive seeds, with any number of
         decimals from none to three.
     """
-    folder, *place = key.split("/")
+    studies, *place = key.split("/")
     if len(place) == 2:
         comparison, endpoint = place
-        tests = declared_tests(evidence / folder)
+        tests = declared_tests(evidence / studies)
         chosen = tests[(tests["comparison"] == comparison) & (tests["endpoint"] == endpoint)]
         for line in chosen[list(MEASURED)].to_dict("records"):
             yield from _written(*line.values())
         return
-    data, rows, endpoint, test, *seeds = place
-    records = open_records(evidence / folder)
+    difference = difference_of(evidence, key)
+    yield f"{difference.positive} of {difference.pairs}"
+    yield f"{difference.pairs}"
+    yield from _written(*_figures(difference).values())
+
+
+def difference_of(evidence: Path, key: str) -> PairedDifference:
+    """Return what a mark of :func:`figures_of` names; of a row without a rival the mean.
+
+    Raises:
+        ValueError: If there are no such records.
+    """
+    studies, data, rows, endpoint, test, *seeds = key.split("/")
     first, last = map(int, seeds[0].split("-")) if seeds else (0, 1 << 30)
     row, _, rival = rows.partition(",")
-    values = _between(records.values(data, row, endpoint, test), first, last)
-    other = records.values(data, rival, endpoint, test) if rival else 0.0 * values
-    difference = paired(values, other)
+    parts = []
+    for study, name in zip(studies.split("+"), data.split("+"), strict=True):
+        records = open_records(evidence / study)
+        values = _between(records.values(name, row, endpoint, test), first, last)
+        other = records.values(name, rival, endpoint, test) if rival else 0.0 * values
+        parts.append((values - other).dropna())
+    joined = pd.concat(parts)
+    difference = paired(joined, 0.0 * joined)
     if difference is None:
         raise ValueError(f"there are no records of {key}.")
-    yield f"{difference.positive} of {difference.pairs}"
-    yield from _written(*_figures(difference).values(), signed=bool(rival))
+    return difference
 
 
-def _written(
-    mean: float, error: float, low: float, high: float, p: float, *, signed: bool = True
-) -> Iterator[str]:
-    for digits in range(4):
+def _written(mean: float, error: float, low: float, high: float, p: float) -> Iterator[str]:
+    for digits, signed in product(range(4), (True, False)):
         value = Number(mean, error, digits, signed=signed)
         ends = [Number(end, None, digits, signed=signed) for end in (low, high)]
         yield from (str(value), value.printed, f"{ends[0]} to {ends[1]}")
