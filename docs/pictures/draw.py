@@ -17,8 +17,11 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from pfdl.data import make_mmads
 from pfdl.tabular import SelectionScreen
 from pfdl.tabular.screening import RATIO_THRESHOLD
+from pfdl_lab.records import open_records
+from pfdl_lab.register import difference_of
 
 HERE = Path(__file__).parent
+RESULTS, EVIDENCE = HERE.parent / "results", HERE.parents[1] / "evidence"
 PHASES = HERE.parents[1] / "evidence" / "phases" / "results.csv.gz"
 BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
 
@@ -26,14 +29,19 @@ BLUE, RED, GREY, PALE = "#1b6ca8", "#c8442b", "#5f6670", "#eef3f7"
 def main() -> None:
     """Draw them all."""
     plt.rcParams.update({"font.size": 13, "svg.hashsalt": "pfdl", "svg.fonttype": "path"})
-    for name, draw in (
-        ("two-steps", two_steps),
-        ("parts", parts),
-        ("mk", m_and_k),
-        ("along-training", along_training),
-    ):
+    drawn = {
+        HERE / "two-steps.svg": two_steps,
+        HERE / "parts.svg": parts,
+        HERE / "mk.svg": m_and_k,
+        HERE / "along-training.svg": along_training,
+        RESULTS / "everywhere.svg": everywhere,
+        RESULTS / "mmads.svg": errors_of_mmads,
+        RESULTS / "contexts.svg": gains_of_contexts,
+        RESULTS / "peers.svg": worst_groups,
+    }
+    for path, draw in drawn.items():
         figure = draw()
-        figure.savefig(HERE / f"{name}.svg", facecolor="white", metadata={"Date": None})
+        figure.savefig(path, facecolor="white", metadata={"Date": None})
         plt.close(figure)
 
 
@@ -170,6 +178,144 @@ def along_training() -> plt.Figure:
     axis.set(xlabel="epoch", ylabel="accuracy at 1:5, %", xlim=(0, 165), ylim=(14, 54))
     axis.legend(loc="lower right", frameon=False)
     axis.grid(alpha=0.25)
+    return figure
+
+
+EVERYWHERE = {
+    "ResNet-50, PACS": ("phases+fresh-seeds/pacs+pacs@late", "early"),
+    "ResNet-50, PetScapes": ("phases/petscapes", "early"),
+    "ResNet-50, shapes": ("decorrelation/shapes@resnet50", "early, sparsely tested"),
+    "ResNet-18, PACS": ("decorrelation/pacs@resnet18", "early, sparsely tested"),
+    "ResNet-18, shapes": ("decorrelation/shapes@resnet18", "early, sparsely tested"),
+    "ResNet-18, PACS, 30 epochs": ("images/pacs@resnet18", ""),
+    "ResNet-18, PetScapes, 30 epochs": ("images/petscapes@resnet18", ""),
+    "ResNet-18, shapes, 30 epochs": ("images/shapes@resnet18", ""),
+    "small network, shapes": ("images/shapes@small", ""),
+    "features, PACS": ("images/pacs@efficientnet-lite0-features", ""),
+    "features, PetScapes": ("images/petscapes@efficientnet-lite0-features", ""),
+    "fine-tuned, PACS": ("images/pacs@efficientnet-lite0", ""),
+    "fine-tuned, PetScapes": ("images/petscapes@efficientnet-lite0", ""),
+}
+
+
+def everywhere() -> plt.Figure:
+    """PFDL less ERM on every network and data set, with and without shift, early and at the end."""
+    figure, panels = plt.subplots(1, 2, figsize=(9.0, 5.2), layout="constrained", sharey=True)
+    for axis, when in zip(panels, ("early", "last"), strict=True):
+        axis.axvline(0, color=GREY, linewidth=1)
+        for number, (place, early) in enumerate(EVERYWHERE.values()):
+            endpoint = early if when == "early" else "last"
+            for test, colour, shift in (("1:5", RED, 0.16), ("5:1", BLUE, -0.16)):
+                if endpoint:
+                    found = difference_of(EVIDENCE, f"{place}/pfdl,erm/{endpoint}/{test}")
+                    axis.errorbar(
+                        found.mean, -number + shift, xerr=found.reach, fmt="o", color=colour
+                    )
+        axis.grid(axis="x", alpha=0.25)
+    panels[0].set_yticks([-number for number in range(len(EVERYWHERE))], list(EVERYWHERE))
+    panels[0].set_title("early in the training (where tested)")
+    panels[1].set_title("last epoch")
+    figure.supxlabel("PFDL − ERM, points, 95 % interval", fontsize=12)
+    panels[1].plot([], [], "o", color=RED, label="contexts reversed (1:5)")
+    panels[1].plot([], [], "o", color=BLUE, label="as in training (5:1)")
+    figure.legend(fontsize=11, ncol=2, loc="outside upper center")
+    return figure
+
+
+def errors_of_mmads() -> plt.Figure:
+    """The error of each method where the selection is another one."""
+    records = open_records(EVIDENCE / "mmads")
+    rates = (-3, -2, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2, 3)
+    lines = {"OLS": GREY, "DWR": "#8a5fa8", "PFDL": RED, "Screened OLS": BLUE}
+    figure, axis = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    for method, colour in {**lines, "OLS on S (oracle)": "black"}.items():
+        means = [
+            records.values("independent", method, "n=2000_p=20_r=1.7", f"rmse[{rate:g}]").mean()
+            for rate in rates
+        ]
+        style = ":" if "oracle" in method else "-"
+        axis.plot(range(len(rates)), means, style, color=colour, marker="o", label=method)
+    axis.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+    axis.set(xlabel="r_test (trained at 1.7)", ylabel="RMSE")
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=11)
+    return figure
+
+
+GAINS = {
+    "readout of features": ("readout/pacs/{},classes/last/{}/240-249", "inferred", "true"),
+    "small network on features": (
+        "practice/pacs-else-classes-30-epochs/{},sampler-classes/last/{}",
+        "sampler-or-classes",
+        "",
+    ),
+    "fine-tuned": (
+        "practice/pacs-later-rule-fine-tuned/{},sampler-classes/last/{}",
+        "sampler",
+        "sampler-known",
+    ),
+    "ResNet-18 from scratch": (
+        "images-contexts/pacs-beyond-classes/{},sampler-classes/last/{}",
+        "sampler",
+        "sampler-known",
+    ),
+}
+
+
+def gains_of_contexts() -> plt.Figure:
+    """What contexts gain beyond balanced classes, and what they cost."""
+    figure, panels = plt.subplots(1, 2, figsize=(9.0, 3.4), layout="constrained", sharey=True)
+    for axis, test, title in (
+        (panels[0], "1:5", "contexts reversed (1:5)"),
+        (panels[1], "5:1", "as in training (5:1)"),
+    ):
+        axis.axvline(0, color=GREY, linewidth=1)
+        for number, (key, inferred, true) in enumerate(GAINS.values()):
+            for row, colour, shift in ((inferred, RED, 0.14), (true, GREY, -0.14)):
+                if row:
+                    found = difference_of(EVIDENCE, key.format(row, test))
+                    axis.errorbar(
+                        found.mean, -number + shift, xerr=found.reach, fmt="o", color=colour
+                    )
+        axis.set_title(title)
+        axis.grid(axis="x", alpha=0.25)
+    panels[0].set_yticks([-number for number in range(len(GAINS))], list(GAINS))
+    panels[1].plot([], [], "o", color=RED, label="inferred contexts")
+    panels[1].plot([], [], "o", color=GREY, label="true contexts")
+    figure.legend(fontsize=11, ncol=2, loc="outside upper center")
+    figure.supxlabel("points beyond balanced classes, 95 % interval", fontsize=12)
+    return figure
+
+
+def worst_groups() -> plt.Figure:
+    """The accuracy of the worst group on SpuCoMNIST, beside the peers."""
+    records = open_records(EVIDENCE / "spuco-mnist")
+    places = ("large", "medium", "small", "variance-high", "variance-low", "variance-medium")
+    rows = {
+        "ours": RED,
+        "erm": GREY,
+        "jtt chosen": "#8a5fa8",
+        "spare chosen": BLUE,
+        "eiil chosen": "#3f8f5f",
+    }
+    figure, axis = plt.subplots(figsize=(8.0, 3.8), layout="constrained")
+    for number, (row, colour) in enumerate(rows.items()):
+        values = [records.values(f"{one}@chosen", row, "chosen", "worst") for one in places]
+        axis.bar(
+            np.arange(len(places)) + 0.16 * (number - 2),
+            [one.mean() for one in values],
+            0.16,
+            yerr=[one.sem() for one in values],
+            color=colour,
+            label="plain training"
+            if row == "erm"
+            else row.replace(" chosen", "").upper().replace("OURS", "ours"),
+        )
+    names = [place.replace("-", "\n") for place in places]
+    axis.set_xticks(range(len(places)), names)
+    axis.set(ylabel="worst group, %", ylim=(0, 105))
+    axis.legend(fontsize=10, ncol=5)
+    axis.grid(axis="y", alpha=0.25)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""The five tests that were declared of the screen on real tables, computed again from the records."""
+"""The five tests that were declared of the screen on real tables, computed again from records."""
 
 import numpy as np
 import pandas as pd
