@@ -175,3 +175,19 @@ def test_labels_are_needed():
         pfdl.diagnose(predictions=[0, 1])
     with pytest.raises(ValueError, match="there are no samples"):
         pfdl.diagnose(labels=[], predictions=[])
+
+
+def test_the_page_of_a_result_has_its_figures(tmp_path):
+    _, labels, contexts = samples(n=600, contexts=3)
+    training = dict.fromkeys(itertools.product(range(3), range(3)), 5)
+    training |= {(label, label): 90 for label in range(3)}
+    found = pfdl.diagnose(labels=labels, contexts=contexts, predictions=contexts, training=training)
+    page = found.save(tmp_path / "mine.html").read_text()
+    assert "Yes, the model relies on the context" in page
+    assert "class 0 in context 1, " in page
+    assert "Accuracy if the contexts shift" in page
+    unknown = pfdl.diagnose(labels=labels, contexts=contexts, predictions=contexts)
+    assert "Cannot tell" in unknown.save(str(tmp_path / "unknown.htm")).read_text()
+    pfdl.diagnose(labels=labels).save(tmp_path / "nothing.html")
+    with pytest.raises(ValueError, match="a name that ends in"):
+        found.save("page.md")

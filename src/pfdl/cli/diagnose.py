@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,10 @@ from pfdl._internal.text import printable, printable_lines
 from pfdl.cli.common import DATA, DATA_HELP, Device, open_run, print_understood, say
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
+
+if TYPE_CHECKING:
+    from pfdl.data.sources import ContextSource
+    from pfdl.vision.diagnosis import ImageDiagnosis
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 COLOURS = {
@@ -25,17 +29,30 @@ COLOURS = {
 
 @takes_settings(without=("on_bad_image",))
 def diagnose(
+    options: DataOptions,
     run: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="RUN|TABLE",
-            help="The folder that pfdl train made; or a table of numbers to screen.",
+            help=(
+                "The folder that pfdl train made; or a table of numbers to screen. With"
+                " --predictions the folder of images, if they are at hand."
+            ),
         ),
-    ],
-    options: DataOptions,
+    ] = None,
     data: Annotated[str | None, typer.Argument(metavar=DATA, help=DATA_HELP)] = None,
     compare: Annotated[
-        Path | None, typer.Option(help="A second run: which of the two relies more?")
+        list[Path] | None,
+        typer.Option(help="Another run, or table of predictions, to compare; may be given again."),
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "A table of the answers of any model, wherever it was trained: path, label,"
+                " prediction, and if known context and split (train, val or test)."
+            )
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="For a table: the column to be predicted.")
@@ -56,14 +73,25 @@ def diagnose(
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro
 
+        pfdl diagnose --predictions predictions.csv photos/
+
         pfdl diagnose table.csv --target y
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise ValueError(
             f"the page is HTML: give --output a name that ends in .html, not {output}."
         )
-    if run.suffix.lower() in TABLE_SUFFIXES:
-        if data is not None or compare is not None:
+    others = compare or []
+    if predictions is not None:
+        if target is not None or data is not None:
+            raise ValueError(
+                "--predictions takes a folder of images, and neither DATA nor --target."
+            )
+        _diagnose_answers([predictions, *others], run, options, output)
+    elif run is None:
+        raise ValueError("name a run and its images, a table, or --predictions.")
+    elif run.suffix.lower() in TABLE_SUFFIXES:
+        if data is not None or others:
             raise ValueError(
                 f"{run} is a table: it takes --target and neither images nor --compare."
             )
@@ -77,10 +105,10 @@ def diagnose(
             f"{run} is taken for a run; say where its images are: pfdl diagnose {run} DIR (or"
             " shapes)."
         )
-    elif compare is not None and compare.resolve() == run.resolve():
+    elif run.resolve() in [other.resolve() for other in others]:
         raise ValueError(f"{run} would be compared with itself; give --compare another run.")
     else:
-        _diagnose_runs([run] if compare is None else [run, compare], data, options, device, output)
+        _diagnose_runs([run, *others], data, options, device, output)
     typer.echo(output)
 
 
@@ -88,10 +116,7 @@ def _diagnose_runs(
     runs: list[Path], data: str, options: DataOptions, device: str, output: Path
 ) -> None:
     from pfdl._internal.validation import resolve_device
-    from pfdl.report.diagnosis_page import diagnosis_page
-    from pfdl.runs import name_folders
-    from pfdl.vision.advice import advise
-    from pfdl.vision.diagnosis import OTHER_IMAGES, compare_diagnoses, diagnose_images
+    from pfdl.vision.diagnosis import diagnose_images
     from pfdl.vision.evaluation import find_test_set
 
     place = resolve_device(device)
@@ -103,8 +128,37 @@ def _diagnose_runs(
             print_understood(split)
         say(f"Diagnosing {run} on {place}")
         found.append(diagnose_images(trained, source, split, trained_on=own, device=place, say=say))
-    words = write_options(options)
+    _show(found, data, write_options(options), output)
+
+
+def _diagnose_answers(
+    tables: list[Path], root: Path | None, options: DataOptions, output: Path
+) -> None:
+    """Diagnose models by tables of their answers."""
+    from pfdl.cli.common import describe
+    from pfdl.vision.answers import read_answers
+    from pfdl.vision.diagnosis import diagnose_answers
+
+    found = []
+    for table in tables:
+        say(f"Diagnosing {table}")
+        answers = read_answers(table, root)
+        source: ContextSource | None = answers.source
+        if options.features is not None:
+            source = describe(source or answers.named, options.features)
+        found.append(diagnose_answers(table, answers, source, say=say))
+    _show(found, str(root or "IMAGES"), write_options(options), output)
+
+
+def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path) -> None:
+    """Print the verdicts with what to try next, and write the page."""
+    from pfdl.report.diagnosis_page import diagnosis_page
+    from pfdl.runs import name_folders
+    from pfdl.vision.advice import advise
+    from pfdl.vision.diagnosis import OTHER_IMAGES, compare_diagnoses
+
     named = dict(zip(name_folders([one.folder for one in found]), found, strict=True))
+    first_name, first = next(iter(named.items()))
     for name, one in named.items():
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
@@ -113,10 +167,10 @@ def _diagnose_runs(
         typer.echo("What to try next:")
         for sentence, command in advise(one, data, words):
             typer.echo(f"- {sentence}\n  {printable(command)}")
-    if len(found) > 1:
-        typer.echo(printable(compare_diagnoses(*found).sentence(*named)))
-        if found[0].rows != found[1].rows:
-            typer.echo(OTHER_IMAGES)
+    for name, one in list(named.items())[1:]:
+        typer.echo(printable(compare_diagnoses(first, one).sentence(first_name, name)))
+    if any(one.rows != first.rows for one in found):
+        typer.echo(OTHER_IMAGES)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, diagnosis_page(named, data, words))
 

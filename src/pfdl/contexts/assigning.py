@@ -83,7 +83,13 @@ def _recognise(
     x: FloatArray, groups: IndexArray, new: FloatArray, labels: IndexArray, contexts: int
 ) -> IndexArray:
     """Return the context of each new sample: that of the likeliest group of its class."""
-    names = np.unique(groups)
+    names, sizes = np.unique(groups, return_counts=True)
+    # Of one sample nothing is known of how others may be, unless its class has no other
+    classes = names // contexts
+    has_larger = np.isin(classes, classes[sizes > 1])
+    names = names[(sizes > 1) | ~has_larger]
+    kept = np.isin(groups, names)
+    x, groups = x[kept], groups[kept]
     if len(names) == 1:
         return np.full(len(new), names[0] % contexts)
     model = LinearDiscriminantAnalysis(

@@ -207,18 +207,20 @@ class FeatureImages:
         self.num_features, self.network = table.num_features, table.network
         self.fingerprint = table.fingerprint
         by_hash = {hashed: row for row, hashed in enumerate(table.sha256) if hashed}
-        by_path = {path: row for row, path in enumerate(table.paths) if not table.sha256[row]}
-        rows = {
-            sample.path: by_hash.get(sample.sha256, by_path.get(sample.path))
-            for sample in pictures.samples
-        }
+        by_path = {path: row for row, path in enumerate(table.paths)}
+        rows: dict[str, int | None] = {}
+        for sample in pictures.samples:
+            is_hashed = bool(by_hash and sample.sha256)
+            rows[sample.path] = (
+                by_hash.get(sample.sha256) if is_hashed else by_path.get(sample.path)
+            )
         absent = [path for path, row in rows.items() if row is None]
         if absent:
             raise ValueError(
                 f"there are no features of {len(absent)} of {len(rows)} images, such as"
                 f" {absent[0]!r}; make the file again from this data: pfdl embed."
             )
-        self._rows: dict[str, int | None] = rows
+        self._rows = rows
         self._matrix = torch.from_numpy(table.matrix)
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 
@@ -164,6 +166,19 @@ class Diagnosis:
             or not self.gap.matters
             or (self.shift is not None and self.gap.agrees_with(self.shift))
         )
+
+    def save(self, path: str | Path) -> Path:
+        """Write a page with the verdict, the figures behind it and the forecast, as one HTML file.
+
+        Args:
+            path: A name that ends in ``.html``. The page needs ``pfdl[images]``.
+        """
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"the page is HTML: give a name that ends in .html, not {path}.")
+        # Pages stand above what they show, so this one is loaded when it is asked for
+        import_module("pfdl.report.diagnosis_page").save_result(self, path)
+        return path
 
     @property
     def _hides_gap(self) -> bool:

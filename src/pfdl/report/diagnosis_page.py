@@ -7,14 +7,18 @@ import io
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
+from pfdl._internal.files import write_atomically
 from pfdl._internal.text import printable
 from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
+from pfdl.diagnosis.result import Diagnosis
+from pfdl.diagnosis.shift import ShiftCurve
 from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
 from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, reading, render
 from pfdl.vision.advice import advise
@@ -29,6 +33,7 @@ WORST_GROUPS = SHOWN_CONTEXTS = 12
 SHOWN_GROUPS = 3
 THUMBNAILS = 8  # in a row
 THUMBNAIL_SIZE = 96
+DASHES = ("-", "--", ":", "-.")
 WORST_FIRST = operator.attrgetter("accuracy", "name")
 TONES = {YES: "yes", NO: "no", CANNOT_TELL: "unclear"}
 
@@ -46,8 +51,10 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
         blocks.text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer])
         for name, one in named.items()
     ]
-    if len(named) > 1:
-        introduction.append(blocks.text(compare_diagnoses(*diagnoses).sentence(*named)))
+    first = next(iter(named))
+    for name, one in list(named.items())[1:]:
+        comparison = compare_diagnoses(diagnoses[0], one)
+        introduction.append(blocks.text(comparison.sentence(first, name)))
     tested = " and ".join(str(count) for count in dict.fromkeys(len(one.rows) for one in diagnoses))
     introduction.append(blocks.text(f"Measured on {tested} images that took no part in training."))
     if any(one.rows != diagnoses[0].rows for one in diagnoses):
@@ -76,6 +83,37 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
     )
 
 
+def save_result(found: Diagnosis, path: Path) -> None:
+    """Write the page about a diagnosis of arrays."""
+    write_atomically(path, result_page(found, path.stem))
+
+
+def result_page(found: Diagnosis, title: str) -> str:
+    """Return the page about a diagnosis of arrays: no pictures, but all figures.
+
+    Args:
+        found: What :func:`pfdl.diagnose` found.
+        title: Its name.
+    """
+    first, *others = found.verdict()
+    sections = [("What was found", [blocks.text(words) for words in others])]
+    if found.reliance is not None and found.shift is not None:
+        sections.append(("If the contexts shift", [_draw_shift({title: found.shift})]))
+    if found.accuracies is not None:
+        groups = sorted(found.accuracies.groups, key=WORST_FIRST)
+        counts = {group.name: group.samples for group in groups}
+        shares = {"accuracy": {group.name: group.accuracy for group in groups}}
+        table = _share_table(
+            "Accuracy (%) by group, the worst first",
+            "group",
+            shares,
+            lambda name: f"{name}, {counts[name]} samples",
+        )
+        sections.append(("Accuracy by group", [table]))
+    sections.append(("How to read this page", [reading.diagnosis()]))
+    return render(f"Diagnosis: {title}", [blocks.text(first, TONES[found.answer])], sections)
+
+
 def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Markup]:
     found = [*(blocks.text(words) for words in one.verdict()[1:]), blocks.text("What to try next:")]
     for sentence, command in advise(one, data, options):
@@ -87,7 +125,8 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
     """Show images of each context, once where the runs have the same images in the same
     contexts.
     """
-    galleries = []
+    galleries: list[Markup] = []
+    diagnoses = [one for one in diagnoses if one.images is not None]
     same = len({(one.rows, one.contexts) for one in diagnoses}) == 1
     for one in diagnoses[:1] if same else diagnoses:
         for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
@@ -105,7 +144,9 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
 
 def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
     """Show images of the worst groups, those that are not recognised first."""
-    galleries = []
+    galleries: list[Markup] = []
+    if one.images is None:
+        return galleries
     for group in sorted(one.accuracies.groups, key=WORST_FIRST)[:SHOWN_GROUPS]:
         if wrong := round((1 - group.accuracy) * group.samples):
             title = f"{name}, {group.name}: {wrong} of {group.samples} images not recognised"
@@ -124,9 +165,20 @@ def _shift(named: Named) -> list[Markup]:
     if not curves:
         return []
 
+    forecasts = [
+        blocks.text(f"{name}: {gap.forecast(curve)}", "warning")
+        for name, curve in curves.items()
+        if (gap := founds[name].gap) is not None and not gap.agrees_with(curve)
+    ]
+    return [*forecasts, _draw_shift(curves)]
+
+
+def _draw_shift(curves: Mapping[str, ShiftCurve]) -> Markup:
+    """Draw curves of the accuracy to expect, with what belongs to them in words."""
+
     def draw(axes: Axes) -> None:
         for number, (name, curve) in enumerate(curves.items()):
-            colour, dash = PALETTE[f"c{number + 1}"], ("-", "--")[number]
+            colour, dash = PALETTE[f"c{number % 9 + 1}"], DASHES[number % len(DASHES)]
             band = np.clip(
                 100 * curve.accuracy + np.outer([-200, 200], curve.standard_error), 0, 100
             )
@@ -149,13 +201,8 @@ def _shift(named: Named) -> list[Markup]:
         " groups (one class in one context), with two standard errors; how another training would"
         " end is not in it, nor what else differs in the test images."
     )
-    forecasts = [
-        blocks.text(f"{name}: {gap.forecast(curve)}", "warning")
-        for name, curve in curves.items()
-        if (gap := founds[name].gap) is not None and not gap.agrees_with(curve)
-    ]
     picture = inline(draw_svg(draw), "shift")
-    return [*forecasts, blocks.plot("Accuracy if the contexts shift", summary, picture, "shift")]
+    return Markup(blocks.plot("Accuracy if the contexts shift", summary, picture, "shift"))
 
 
 def _accuracy(named: Named) -> list[Markup]:
@@ -227,6 +274,7 @@ def _share_table(
 
 def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:
     """Return a small PNG file in base 64, what it shows, and the words below it."""
+    assert one.images is not None, "the caller asks first"
     row, answer, context = one.rows[sample], one.predictions[sample], one.contexts[sample]
     picture = Image.fromarray(one.images[sample][0].permute(1, 2, 0).numpy())
     picture.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))

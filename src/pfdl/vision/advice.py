@@ -12,7 +12,7 @@ from pfdl.diagnosis.result import BALANCED, TRAINING_UNKNOWN
 from pfdl.diagnosis.verdict import NO, YES
 from pfdl.runs import MANIFEST
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.diagnosis import KNOWN, NAMED, OTHER, ImageDiagnosis
+from pfdl.vision.diagnosis import ANSWERS, KNOWN, NAMED, OTHER, ImageDiagnosis
 
 
 def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -25,8 +25,12 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         data: What the user called the data on the command line.
         options: Further words of the command line that say how to read the data.
     """
+    if one.data_is == ANSWERS:
+        return _advise_elsewhere(one)
     run = shlex.quote(str(one.folder))
     words = ["TRAINING_DATA"] if one.data_is == OTHER else [data, *options]
+    if one.network and "--features" not in words:
+        words += ["--features", one.network]
     # With its ratio and layout
     split = [] if one.data_is == NAMED else ["--set", f"manifest={one.folder / MANIFEST}"]
     images = shlex.join([*words, *split])
@@ -56,6 +60,32 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
             f"pfdl diagnose {run} MORE_DATA",
         )
     ]
+
+
+def _advise_elsewhere(one: ImageDiagnosis) -> list[tuple[str, str]]:
+    """Return what to try with a model that was trained elsewhere."""
+    table = shlex.quote(str(one.folder))
+    again = f"pfdl diagnose --predictions {table} IMAGES"
+    if one.answer == YES and one.found.explains_gap:
+        return [
+            (
+                "Draw every class in every context equally often in training; in pfdl:",
+                "pfdl train IMAGES --contexts inferred --sampler groups",
+            )
+        ]
+    if one.contexts_are != KNOWN or not one.found.explains_gap:
+        return [("Name the contexts of the images in a column 'context' of the table.", again)]
+    if one.found.unanswered.startswith(TRAINING_UNKNOWN):
+        return [
+            (
+                "Add the training images to the table, with their contexts and the split train;"
+                " then it is known which contexts are usual.",
+                again,
+            )
+        ]
+    if one.answer == NO or one.found.unanswered == BALANCED:
+        return [("No change is needed for these contexts. Test other data.", again)]
+    return [("Give more images that were not trained on, in all contexts.", again)]
 
 
 def _name_contexts(one: ImageDiagnosis, run: str) -> tuple[str, str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.contexts.groups import Accuracies, Mixture, name_class
+from pfdl.contexts.groups import Accuracies, Mixture, measure_accuracy, name_class
+from pfdl.contexts.sources import Describe
 from pfdl.data.context_images import ContextImages
 from pfdl.data.features import FeatureImages, pictures_of
 from pfdl.data.manifest import Manifest, ManifestRow
@@ -19,6 +20,7 @@ from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_g
 from pfdl.diagnosis.reliance import goes_together
 from pfdl.diagnosis.result import NO_CONTEXTS, NONE_FOUND, NOT_CONFIRMED
 from pfdl.diagnosis.verdict import NO, YES
+from pfdl.vision.answers import AnswerTable
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.embedding import inputs_of, kept_features
 from pfdl.vision.evaluation import (
@@ -37,8 +39,11 @@ if TYPE_CHECKING:
     from pfdl.vision.checkpoint import TrainedModel
 
 OTHER_IMAGES = "The two runs have different test images: differences are also those of the images."
-OWN, OTHER, NAMED = "own", "other", "named"
+OWN, OTHER, NAMED, ANSWERS = "own", "other", "named", "answers"
 KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not confirmed", "unknown"
+THUMBNAIL = 96
+"""Height and width of the pictures of a model that was trained elsewhere."""
+
 WORST_NAMED = 3
 """So many groups are named where the answer is not yes."""
 
@@ -50,18 +55,20 @@ class ImageDiagnosis:
     """A diagnosis and the images it was made on.
 
     Attributes:
-        folder: The run.
+        folder: The run; or the table of answers.
         training: How the model was trained; the defaults where the run does not say.
         found: What :func:`pfdl.diagnose` found.
         rows: The images, in the order of the samples, without the sets that they are in.
         contexts: The context of each image, known or inferred; ``""`` if there are none.
         contexts_are: ``"known"``, ``"inferred"``, ``"inferred, not confirmed"`` or ``"unknown"``.
         predictions: The class that the model gives to each image.
-        images: The images themselves.
+        images: The images themselves; None where they are not at hand.
         validation: Accuracies on the run's validation images; None where they are not at hand, or
             were refitted on.
-        data_is: ``"own"``, of the split that the model was trained with; ``"other"``; or
-            ``"named"``, other data that has contexts where the training has none.
+        data_is: ``"own"``, of the split that the model was trained with; ``"other"``;
+            ``"named"``, other data that has contexts where the training has none; or
+            ``"answers"``, a table of the answers of a model that was trained elsewhere.
+        network: What computed the features that the model takes; ``""`` for a model on images.
     """
 
     folder: Path
@@ -71,9 +78,10 @@ class ImageDiagnosis:
     contexts: tuple[str, ...]
     contexts_are: str
     predictions: tuple[str, ...]
-    images: ContextImages
+    images: ContextImages | None
     validation: Accuracies | None = None
     data_is: str = OWN
+    network: str = ""
 
     @property
     def answer(self) -> str:
@@ -175,18 +183,11 @@ def diagnose_images(
         inputs = ContextImages(given, manifest, "test", size=size, cache=False)
     say(f"Classifying {len(rows)} test images")
     logits, features = run_model(trained.model, inputs, device=device, with_features=True)
+    describing = describe_by_weights(read_training(trained), len(trained.config.classes), device)
     predictions = np.array(trained.config.classes)[logits.argmax(1).numpy()]
-    labels, contexts = split_names(rows)
-    contexts_are = KNOWN
-    if contexts is not None:
-        training = _training_of(trained_on or manifest, rows)
-    else:
-        say("Inferring contexts")
-        contexts, training, contexts_are = _infer_contexts(
-            trained, source, manifest, trained_on or manifest, device
-        )
-    found = diagnose(features, labels, contexts, predictions=predictions, training=training)
-    found = _with_doubts(found, contexts_are)
+    config = read_training(trained)
+    contexts = _find_contexts(config, source, manifest, trained_on or manifest, describing, say)
+    found = _judge(rows, predictions, contexts, features)
     validation = None
     if (
         "validation" in manifest.set_names
@@ -203,20 +204,81 @@ def diagnose_images(
     data_is = OTHER
     if trained_on in (None, manifest):
         data_is = OWN
-    elif contexts_are == KNOWN and not training:
+    elif contexts.are == KNOWN and not contexts.training:
         data_is = NAMED
     return ImageDiagnosis(
         folder=trained.folder,
-        training=read_training(trained),
+        training=config,
         found=found,
         rows=tuple(row._replace(sets=()) for row in rows),
-        contexts=("",) * len(rows) if contexts is None else tuple(contexts.tolist()),
-        contexts_are=contexts_are,
+        contexts=contexts.of_rows(len(rows)),
+        contexts_are=contexts.are,
         predictions=tuple(predictions.tolist()),
         images=images,
         validation=validation,
         data_is=data_is,
+        network=trained.config.network,
     )
+
+
+def diagnose_answers(
+    path: Path,
+    answers: AnswerTable,
+    source: ContextSource | None,
+    say: Callable[[str], None] = lambda what: None,
+) -> ImageDiagnosis:
+    """Diagnose a model by its answers alone, wherever it was trained.
+
+    Contexts are those of the table. Where it has none and there are images, or features of them,
+    contexts are inferred: in the training images, if the table has them, and recognised in the
+    others.
+
+    Args:
+        path: The table, which gives the diagnosis its name.
+        answers: What it holds.
+        source: The images, or features in their place; None where neither is at hand.
+        say: Called with a few words before what takes a while.
+    """
+    manifest = answers.manifest
+    rows = manifest.rows_of("test")
+    predictions = np.array([answers.predictions[row.path] for row in rows])
+    config = TrainingConfig("small")
+    contexts = _find_contexts(config, source, manifest, manifest, None, say)
+    found = _judge(rows, predictions, contexts, None)
+    validation = None
+    if "validation" in manifest.set_names and found.accuracies is not None:
+        held_out = manifest.rows_of("validation")
+        labels, places = split_names(held_out)
+        right = np.array([answers.predictions[row.path] == row.class_name for row in held_out])
+        validation = measure_accuracy(right, labels, places)
+        gap = Gap(validation.overall, len(held_out), found.accuracies.overall, len(rows))
+        found = replace(found, gap=gap)
+    pictures = None
+    if answers.source is not None:
+        pictures = ContextImages(answers.source, manifest, "test", size=THUMBNAIL, cache=False)
+    return ImageDiagnosis(
+        folder=path,
+        training=config,
+        found=found,
+        rows=tuple(row._replace(sets=()) for row in rows),
+        contexts=contexts.of_rows(len(rows)),
+        contexts_are=contexts.are,
+        predictions=tuple(predictions.tolist()),
+        images=pictures,
+        validation=validation,
+        data_is=ANSWERS,
+    )
+
+
+def _judge(
+    rows: Sequence[ManifestRow], predictions: Names, contexts: _Contexts, features: Any
+) -> Diagnosis:
+    """Judge answers by what is known of the contexts, with the doubts that belong to these."""
+    labels = np.array([row.class_name for row in rows])
+    found = diagnose(
+        features, labels, contexts.names, predictions=predictions, training=contexts.training
+    )
+    return _with_doubts(found, contexts.are)
 
 
 def _with_doubts(found: Diagnosis, contexts_are: str) -> Diagnosis:
@@ -285,50 +347,64 @@ def _in_training_mixture(
     )
 
 
-class _Inferred(NamedTuple):
-    """Contexts of the test images that nobody named, and the number of training images of each
-    group.
+class _Contexts(NamedTuple):
+    """Contexts of the tested images, the number of training images of each group, and whence both
+    are; None where they are not known.
     """
 
-    contexts: Names | None
+    names: Names | None
     training: Mixture | None
     are: str
 
+    def of_rows(self, count: int) -> tuple[str, ...]:
+        """Return the context of each image, ``""`` where there are none."""
+        return ("",) * count if self.names is None else tuple(self.names.tolist())
 
-def _infer_contexts(
-    trained: TrainedModel,
-    source: ContextSource,
+
+def _find_contexts(
+    config: TrainingConfig,
+    source: ContextSource | None,
     manifest: Manifest,
     trained_on: Manifest,
-    device: str,
-) -> _Inferred:
-    """Infer contexts in the training images, as training does, and recognise them in the test
-    images.
+    describe: Describe | None,
+    say: Callable[[str], None],
+) -> _Contexts:
+    """Return contexts that are known; else infer them in the training images, as training does, and
+    recognise them in the test images.
 
     Where no training image is at hand, they are inferred in the test images alone, which cannot say
     what was usual in training.
     """
-    config = read_training(trained)
-    size, rows = trained.config.image_size, manifest.rows_of("test")
-    numbers = {name: number for number, name in enumerate(trained.config.classes)}
-    tested = Described(
-        ContextImages(source, manifest, "test", size=size, cache=False),
-        np.array([numbers[row.class_name] for row in rows]),
-        rows,
-    )
-    training = _training_images(trained, source, manifest, trained_on, numbers)
-    describe = describe_by_weights(config, len(numbers), device)
+    rows = manifest.rows_of("test")
+    _, known = split_names(rows)
+    if known is not None:
+        return _Contexts(known, _training_of(trained_on, rows), KNOWN)
+    if source is None:
+        return _Contexts(None, None, UNKNOWN)
+    say("Inferring contexts")
+    numbers = {name: number for number, name in enumerate(manifest.classes)}
+    tested = _described(source, manifest, "test", config.image_size, numbers)
+    training = _training_images(config.image_size, source, manifest, trained_on, numbers)
     found = infer_in_run(config, training or tested, tested, describe, unconfirmed=True)
     names = np.array([row.class_name for row in (training or tested).rows])
     counts = count_groups(names, _named(found.inferred.contexts))
     if found.inferred.number == 1 or not (found.is_confirmed or goes_together(counts)):
-        return _Inferred(None, None, UNKNOWN)
+        return _Contexts(None, None, UNKNOWN)
     are = INFERRED if found.is_confirmed else UNCONFIRMED
-    return _Inferred(_named(found.further), counts if training else None, are)
+    return _Contexts(_named(found.further), counts if training else None, are)
+
+
+def _described(
+    source: ContextSource, manifest: Manifest, name: str, size: int, numbers: Mapping[str, int]
+) -> Described:
+    """Return the images of a set, or their features, with their classes."""
+    rows = manifest.rows_of(name)
+    images = ContextImages(source, manifest, name, size=size)
+    return Described(images, np.array([numbers[row.class_name] for row in rows]), rows)
 
 
 def _training_images(
-    trained: TrainedModel,
+    size: int,
     source: ContextSource,
     manifest: Manifest,
     trained_on: Manifest,
@@ -337,13 +413,11 @@ def _training_images(
     """Return the training images of a run, or the features that were kept of them; None where
     neither is at hand.
     """
-    size = trained.config.image_size
     if "train" in manifest.set_names:
-        images = ContextImages(source, manifest, "train", size=size)
-        return Described.of(images, manifest.rows_of("train"))
+        return _described(source, manifest, "train", size, numbers)
     if "train" not in trained_on.set_names or not isinstance(source, FeatureImages):
         return None
-    rows = trained_on.rows_of("train")
+    rows = [row for row in trained_on.rows_of("train") if row.class_name in numbers]
     kept = kept_features(source.fingerprint, [row.sha256 for row in rows])
     if kept is None:
         return None
