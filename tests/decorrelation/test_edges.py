@@ -32,7 +32,9 @@ def assert_near(found, wanted, tolerance):
 def test_the_loss_of_features_whose_mean_is_far_larger_than_their_spread(mean, center):
     u = features(mean).requires_grad_()
     correlated = (0.5 * features(mean).roll(1, 1) + 0.1 * features()).requires_grad_()
-    exact = [value.detach().double().requires_grad_() for value in (u, correlated)]
+    exact_u = u.detach().double().requires_grad_()
+    exact_correlated = correlated.detach().double().requires_grad_()
+    exact = (exact_u, exact_correlated)
     loss = decorrelation_loss(u, correlated, center=center)
     wanted = exact_decorrelation_loss(*exact, center)
     assert_near(loss.detach(), wanted.detach(), 5e-3)

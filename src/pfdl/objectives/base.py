@@ -79,5 +79,5 @@ class Weighting(Part):
         ``forward`` ends.
         """
         self.effective_sample_size = weights.sum().square() / weights.square().sum()
-        self.effective_share = self.effective_sample_size / max(1, len(weights))
+        self.effective_share = self.effective_sample_size / len(weights)
         return weights / weights.mean()

@@ -41,6 +41,21 @@ def stepped(kind, **options):
     return optimizer, values
 
 
+def in_float64(kind, optimizer, values):
+    """Return PyTorch's own optimiser of copies in double precision, in the same state."""
+    twins = [torch.nn.Parameter(value.detach().double().cpu()) for value in values]
+    make, settings = KINDS[kind]
+    reference = make(twins, **settings)
+    reference.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for state in reference.state.values():
+        state.update({name: value.cpu() for name, value in state.items()})
+    return reference, twins
+
+
+def assert_near(found, wanted):
+    torch.testing.assert_close(found.double().cpu(), wanted.double(), rtol=2e-6, atol=1e-7)
+
+
 @pytest.fixture
 def short_programs(monkeypatch):
     if INTERPRETING:  # several programs for a parameter
@@ -52,12 +67,7 @@ def short_programs(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_triton_takes_the_step_of_pytorch(kind):
     optimizer, values = stepped(kind)
-    twins = [torch.nn.Parameter(value.detach().double().cpu()) for value in values]
-    make, settings = KINDS[kind]
-    reference = make(twins, **settings)
-    reference.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    for state in reference.state.values():
-        state.update({name: value.cpu() for name, value in state.items()})
+    reference, twins = in_float64(kind, optimizer, values)
     seen = torch.zeros((), device=DEVICE)
     for _ in range(3):
         gradients = gradients_of(values)
@@ -66,12 +76,9 @@ def test_triton_takes_the_step_of_pytorch(kind):
         reference.step()
         take_step(optimizer, values, gradients, torch.ones(5, device=DEVICE), seen)
     for value, twin in zip(values, twins, strict=True):
-        torch.testing.assert_close(
-            value.detach().double().cpu(), twin.detach(), rtol=2e-6, atol=1e-7
-        )
+        assert_near(value.detach(), twin.detach())
         for name, wanted in reference.state[twin].items():
-            found = optimizer.state[value][name].double().cpu()
-            torch.testing.assert_close(found, wanted.double(), rtol=2e-6, atol=1e-7)
+            assert_near(optimizer.state[value][name], wanted)
     assert seen == 0
 
 

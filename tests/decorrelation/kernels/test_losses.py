@@ -38,7 +38,8 @@ def small_tiles(monkeypatch):
 def arrays(shape, mean=0.5):
     torch.manual_seed(0)
     u = torch.randn(shape, dtype=torch.float64) + mean
-    return u.requires_grad_(), (0.3 * u + torch.randn_like(u)).detach().requires_grad_()
+    correlated = 0.3 * u + torch.randn_like(u)
+    return u.requires_grad_(), correlated.requires_grad_()
 
 
 def there(*values):
@@ -55,10 +56,12 @@ def test_errors_of_the_fit_triton(shape):
     from pfdl.decorrelation.kernels import triton_losses
 
     u, correlated = arrays(shape)
-    (wanted,) = torch.autograd.grad(naive_decomposition_loss(u, correlated), correlated)
+    loss = naive_decomposition_loss(u, correlated)
+    (of_correlated,) = torch.autograd.grad(loss, correlated)
+    errors = (u - correlated).square().mean(0).detach()
     gradient, unexplained, variance, means = triton_losses.fit_errors(*there(u, correlated))
-    assert_near(gradient, wanted)
-    assert_near(unexplained, (u - correlated).square().mean(0).detach())
+    assert_near(gradient, of_correlated)
+    assert_near(unexplained, errors)
     assert_near(variance, u.detach().var(0, correction=0))
     assert_near(means.sum(0), u.detach().mean(0))
 
@@ -79,10 +82,11 @@ def test_a_feature_beyond_the_limit_marks_its_column_triton(value):
 def test_penalty_triton(shape, center, mean):
     from pfdl.decorrelation.kernels import triton_losses
 
-    u, correlated = (x.detach().float().double().requires_grad_() for x in arrays(shape, mean))
-    loss = (naive_decorrelation_loss if u.numel() < 100 else exact_decorrelation_loss)(
-        u, correlated, center
-    )
+    rounded = [values.detach().float().double() for values in arrays(shape, mean)]
+    u, correlated = (values.requires_grad_() for values in rounded)
+    is_small = u.numel() < 100
+    decorrelation_loss = naive_decorrelation_loss if is_small else exact_decorrelation_loss
+    loss = decorrelation_loss(u, correlated, center)
     of_u, of_correlated = torch.autograd.grad(loss, (u, correlated), retain_graph=True)
     here = there(u, correlated)
     flags = torch.zeros(2, device=DEVICE)
@@ -91,7 +95,7 @@ def test_penalty_triton(shape, center, mean):
     assert_near(found[0], loss.detach())
     assert_near(at_correlated, of_correlated)
     assert_near(direct, of_u)
-    if u.numel() < 100:
+    if is_small:
         level, covariance = naive_parts(u, correlated)
         assert_near(found[1], level.detach())
         assert_near(found[2], covariance.detach())
@@ -104,30 +108,43 @@ def test_a_feature_far_larger_than_the_others_is_noticed_triton():
     u, correlated = there(*arrays((7, 5)))
     u[2, 3] = 1e6
     flags = torch.zeros(2, device=DEVICE)
-    triton_losses.penalty(u, correlated, triton_losses.fit_errors(u, correlated)[3], False, flags)
+    *_, means = triton_losses.fit_errors(u, correlated)
+    triton_losses.penalty(u, correlated, means, False, flags)
     assert flags.tolist() == [0.0, 1.0]
+
+
+def rows(seed):
+    return torch.randn(5, 5, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def test_which_calls_are_served_triton():
+    from pfdl.decorrelation.kernels.both_steps import serve
+
+    penalty = pfdl.PartialDecorrelation(5, hidden=5).to(DEVICE)
+    u = rows(2).requires_grad_()
+    assert not serve(penalty, u, Batch(5))  # the first step makes the moments of Adam
+    penalty.fit_step(u)
+    assert serve(penalty, u, Batch(5))
+    assert not serve(penalty, u.detach(), Batch(5))
+    assert not serve(penalty, u, Batch(10, 2))
 
 
 @pytest.mark.parametrize(
     ("sharing", "center", "fit_steps"), [("strict", "none", 1), ("indexed", "batch", 2)]
 )
 def test_both_steps_at_once_are_the_two_steps_triton(sharing, center, fit_steps):
-    from pfdl.decorrelation.kernels.both_steps import both_steps, serve
+    from pfdl.decorrelation.kernels.both_steps import both_steps
 
     torch.manual_seed(0)
-    together = pfdl.PartialDecorrelation(
-        5, hidden=5, sharing=sharing, center=center, fit_steps=fit_steps
-    ).to(DEVICE)
+    options = {"sharing": sharing, "center": center, "fit_steps": fit_steps}
+    together = pfdl.PartialDecorrelation(5, hidden=5, **options).to(DEVICE)
     apart = copy.deepcopy(together)
-    for penalty in (together, apart):
-        penalty.fit_step(torch.randn(5, 5, generator=torch.Generator().manual_seed(1)).to(DEVICE))
-    u = torch.randn(5, 5, generator=torch.Generator().manual_seed(2)).to(DEVICE).requires_grad_()
-    assert serve(together, u, Batch(5))
-    assert not serve(together, u.detach(), Batch(5))
-    assert not serve(together, u, Batch(10, 2))
-    unexplained, variance, gradient, losses = both_steps(
-        together, u.detach(), LateReport().flags(u.device)
-    )
+    first = rows(1)
+    together.fit_step(first)
+    apart.fit_step(first)
+    u = rows(2).requires_grad_()
+    flags = LateReport().flags(u.device)
+    unexplained, variance, gradient, losses = both_steps(together, u.detach(), flags)
     apart.fit_step(u)
     apart.penalty(u).backward()
     torch.testing.assert_close(unexplained, apart.last.unexplained, rtol=1e-4, atol=1e-6)
