@@ -19,7 +19,7 @@ from rich.console import Console
 from tests.hostile.tampering import full_disk
 from tests.processes import Forked
 
-from pfdl._internal.workers import WorkerLostError, _call_for
+from pfdl._internal.workers import WorkerLostError, _end_with_parent
 from pfdl.cli.main import main
 from pfdl_lab.grid import PACK, finish, run_grid
 from pfdl_lab.progress import EVERY, report
@@ -174,7 +174,8 @@ def sleep_side_by_side() -> None:
 
 
 def work_for_a_process_that_is_gone():
-    _call_for(0, sleeps, {"number": 0, "folder": sys.argv[1]}, threads=1)
+    _end_with_parent(0)
+    sleeps(0, sys.argv[1])
 
 
 def test_a_worker_that_starts_after_the_end_of_its_process_ends(tmp_path):

@@ -57,6 +57,16 @@ def test_what_is_no_image_is_refused(shape):
         image_statistics(torch.zeros(shape))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_images_that_are_not_finite_are_refused(value):
+    images = torch.rand(5, 3, 8, 8)
+    describe = ImageStatistics.fit([images])
+    images[3, 1, 2, 2] = value
+    for describe_all in (describe, image_statistics):
+        with pytest.raises(ValueError, match="NaN or infinite; give finite ones"):
+            describe_all(images)
+
+
 def test_large_images_are_shrunk_first(monkeypatch):
     monkeypatch.setattr("pfdl.contexts.statistics.LARGEST", 8)
     images = torch.rand(2, 3, 27, 35, generator=torch.Generator().manual_seed(0))

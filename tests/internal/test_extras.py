@@ -55,6 +55,8 @@ network = torch.nn.Sequential(torch.nn.Linear(3, 2))
 found["attach"] = attempt(lambda: pfdl.attach(network).num_features)
 found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name__)
 found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
+scores = lambda: pfdl.contexts.measure_scores([[0.9, 0.1], [0.2, 0.8]], [0, 1])
+found["scores"] = attempt(scores)
 found["train"] = run("train", "nowhere")
 found["list"] = run("list", "objectives")
 print(json.dumps(found))
@@ -66,7 +68,7 @@ print(json.dumps(found))
 
 def test_everything_but_images_works_without_extras(without_extras):
     failed = {name: text for name, text in without_extras.items() if "Error" in text}
-    assert failed.keys() <= {"lightning", "train"}, failed
+    assert failed.keys() <= {"lightning", "scores", "train"}, failed
     assert without_extras["attach"] == "3"
     assert without_extras["objective"] == "'Objective'"
     assert "pfdl" in without_extras["list"]
@@ -78,4 +80,5 @@ def test_what_needs_an_extra_names_it(without_extras):
     )
     assert "extra 'images' of pfdl" in without_extras["lightning"]
     assert "pfdl[images]" in without_extras["train"]
+    assert "measure_scores needs torchmetrics: pip install" in without_extras["scores"]
     assert not any("Traceback" in text for text in without_extras.values())

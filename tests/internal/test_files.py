@@ -86,3 +86,12 @@ def test_json_never_holds_words_for_numbers(tmp_path):
         "b": {"c": None, "d": None, "e": "NaN", "ü": 3},
     }
     assert read_json(tmp_path / "file") == found
+
+
+def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('a;"y";c;y\n1;2;3;4\n')
+    with pytest.raises(ValueError, match="two columns are called 'y'; rename one"):
+        read_frame(path)
+    path.write_text("a,,\n1,2,3\n")  # as spreadsheets write empty columns
+    assert read_frame(path).shape == (1, 3)

@@ -143,6 +143,8 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
             if (columns := content.partition(b"\n")[0].count(separator.encode()) + 1) > MAX_COLUMNS:
                 raise ValueError(f"it has {columns} columns; more than {MAX_COLUMNS} are not read")
             options = {"sep": separator, "encoding": "utf-8-sig", **options}
+            if options["sep"] == separator:  # else the caller knows where the header is
+                _refuse_repeated_names(content, separator)
             table = pd.read_csv(io.BytesIO(content), **options)
             if separator == ";":
                 other = pd.read_csv(io.BytesIO(content), **{"decimal": ",", **options})
@@ -159,6 +161,15 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
             f"{path} is not a table in UTF-8 with a header ({' '.join(str(error).split())})."
         ) from error
     return table
+
+
+def _refuse_repeated_names(content: bytes, separator: str) -> None:
+    """Raise ValueError if two columns have one name: which of them is meant, nobody could tell."""
+    header = content.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
+    names = next(csv.reader([header.strip()], delimiter=separator), [])
+    repeated = [name for name in names if name and names.count(name) > 1]
+    if repeated:
+        raise ValueError(f"two columns are called {repeated[0]!r}; rename one")
 
 
 def _find_separator(start: str) -> str:

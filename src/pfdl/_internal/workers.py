@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from contextlib import contextmanager
 from typing import Any
 
 import joblib
 
 Task = Mapping[str, Any]
 Function = Callable[..., Any]
+WATCH = "pfdl-end-with-parent"
+"""The thread of a worker that ends it with its parent."""
 
 
 class WorkerLostError(OSError):
@@ -42,11 +45,17 @@ def run_tasks(
 
     # Joblib's, after Ctrl-C
     warnings.filterwarnings("ignore", r"\d+ tasks which were still being processed")
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    parallel = joblib.Parallel(
+        n_jobs=jobs,
+        return_as="generator_unordered",
+        initializer=_end_with_parent,
+        initargs=(os.getpid(),),
+    )
+    calls = (joblib.delayed(call_on_threads)(function, task, threads) for task in tasks)
     try:
-        yield from parallel(
-            joblib.delayed(_call_for)(os.getpid(), function, task, threads) for task in tasks
-        )
+        with _interrupts_for_this_process_alone():
+            results = parallel(calls)  # starts the workers
+        yield from results
     except TerminatedWorkerError as error:
         raise WorkerLostError(
             "a worker process was killed, often because the memory did not suffice; what was"
@@ -69,17 +78,42 @@ def call_on_threads(function: Function, task: Task, threads: int) -> tuple[Task,
         torch.set_num_threads(before)
 
 
-def _call_for(parent: int, function: Function, task: Task, threads: int) -> tuple[Task, Any]:
-    """Run one task, and give it up as soon as the process that asked for it is gone."""
-    if os.getpid() != parent:  # else there is one job only, and no worker
-        _end_with_parent(parent)
-    return call_on_threads(function, task, threads)
+def share_of_threads(at_once: int) -> int:
+    """Return how many threads each of so many tasks at a time has: no more than OMP_NUM_THREADS."""
+    import torch
+
+    share: int = max(1, joblib.cpu_count() // at_once)
+    return min(torch.get_num_threads(), share)
 
 
-@cache
+@contextmanager
+def _interrupts_for_this_process_alone() -> Iterator[None]:
+    """Let processes that are started in the block never see Ctrl-C, whatever they are importing.
+
+    It goes to all processes of a terminal; this one answers, and ends its workers.
+    """
+    import multiprocessing.resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as loky_resource_tracker
+
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    # Both would take the block away when they start
+    for tracker in (multiprocessing.resource_tracker, loky_resource_tracker):
+        tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _end_with_parent(parent: int) -> None:
     """End this worker process when its parent ends; joblib's own would first finish a training of
     hours.
+
+    It is called before the first task is read, which imports PyTorch and takes seconds.
     """
 
     def watch() -> None:
@@ -87,4 +121,4 @@ def _end_with_parent(parent: int) -> None:
             time.sleep(0.5)
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, name=WATCH, daemon=True).start()

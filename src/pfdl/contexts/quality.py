@@ -187,6 +187,7 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
         The scores.
 
     Raises:
+        ModuleNotFoundError: If torchmetrics is not installed.
         ValueError: If the shapes do not fit, or the probabilities are not finite.
 
     Example:
@@ -195,8 +196,12 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
         >>> scores.balanced_accuracy, scores.auroc, scores.worst_group_precision
         (0.75, 1.0, 0.5)
     """
-    from torchmetrics.functional import classification
-
+    try:
+        from torchmetrics.functional import classification
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "measure_scores needs torchmetrics: pip install 'pfdl[images]'."
+        ) from error
     given = torch.as_tensor(as_array(probabilities)).float()
     y = torch.as_tensor(as_array(labels)).long()
     fitting = given.ndim == 2 and len(y) > 0 and y.shape == given.shape[:1]

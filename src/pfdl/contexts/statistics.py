@@ -73,7 +73,10 @@ class ImageStatistics:
             )
         most = PIXELS_ON_CPU if images.device.type == "cpu" else PIXELS
         at_once = max(1, most // (images.shape[2] * images.shape[3]))
-        return torch.cat([self._describe(batch) for batch in torch.split(images, at_once)])
+        features = torch.cat([self._describe(batch) for batch in torch.split(images, at_once)])
+        if not features.isfinite().all():
+            raise ValueError("images have values that are NaN or infinite; give finite ones.")
+        return features
 
     def _describe(self, images: Tensor) -> Tensor:
         device = images.device
@@ -114,7 +117,7 @@ def image_statistics(images: Any, *, seed: int = 0) -> Tensor:
         in all of them.
 
     Raises:
-        ValueError: If the shape is not that of images.
+        ValueError: If the shape is not that of images, or a value is not finite.
 
     Example:
         >>> image_statistics(torch.rand(5, 3, 16, 16)).shape

@@ -28,7 +28,7 @@ from pfdl._internal.files import write_atomically, write_json
 from pfdl._internal.progress import progress_bar
 from pfdl._internal.text import printable
 from pfdl._internal.validation import check_choice, check_count
-from pfdl._internal.workers import run_tasks
+from pfdl._internal.workers import run_tasks, share_of_threads
 from pfdl.data import make_split, read_manifest
 from pfdl.data.context_images import StoredImages, store_images
 from pfdl.data.manifest import Manifest
@@ -221,7 +221,7 @@ def sweep(
             work = partial(_try_candidate, output=output, config=config, device=device)
             tasks = [{"number": number} for number in range(done, config.number)]
             at_once = min(len(tasks), joblib.effective_n_jobs(jobs))
-            threads = max(1, joblib.cpu_count() // at_once)
+            threads = share_of_threads(at_once)
             say = (console or Console(quiet=True)).out
             with progress_bar("training candidates", console) as show:
                 show(done, config.number)
