@@ -26,7 +26,7 @@ test: $(READY) ## run the tests; COVERAGE=1 also counts the lines they run, at l
 
 docs: $(READY) ## build the documentation into site/; a dead link is an error
 	@rm -rf docs/reference/api # it may hold pages of classes that are gone
-	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --nitpicky --fresh-env --quiet docs site
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --jobs auto --fail-on-warning --nitpicky --fresh-env --quiet docs site
 	@echo site/index.html
 
 inventories: $(READY) ## fetch what the documentation needs to link to other projects (needs a network; docs builds without)

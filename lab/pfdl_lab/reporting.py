@@ -16,13 +16,13 @@ from pfdl.runs import Run, read_run, version_of
 from pfdl_lab import readout, register, spuco_mnist
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
-from pfdl_lab.mmads import readings_section as readings, section as mmads
+from pfdl_lab.mmads import section as mmads
 from pfdl_lab.report import markdown, trainings
 from pfdl_lab.report.blocks import Block, Heading, Listing, Section, Table, TableLine, Text, render
 from pfdl_lab.report.reading import RESULTS, Columns, find_runs, read_results
 
 SECTIONS: Mapping[str, Any] = {
-    one.KIND: one for one in (mmads, readings, colored_mnist, images, readout, spuco_mnist)
+    one.KIND: one for one in (mmads, colored_mnist, images, readout, spuco_mnist)
 }
 """From the kind of a run to the module that makes its section from its table; the columns that the
 table must have are the module's, too.

@@ -8,6 +8,7 @@ import pytest
 from lab.tests.report.made_up import EVIDENCE, needs_evidence, write_config
 from scipy import stats
 
+from pfdl_lab.mmads.paper import CELLS, PAPER
 from pfdl_lab.pairing import holm
 from pfdl_lab.register import declared_tests, figures_of, make_register, write_register
 
@@ -159,3 +160,21 @@ def test_the_settings_of_sgd_are_those_that_validation_chooses():
     means = chosen.groupby("row")["value"].mean()
     best = [means[means.index.str.startswith(f"{name}-wd")].idxmax() for name in ("erm", "pfdl")]
     assert best == ["erm-wd-0.001-lr-0.01", "pfdl-wd-0.0005-lr-0.01"]
+
+
+def test_the_closest_reading_of_pfdls_row_is_as_far_off_as_the_page_says():
+    needs_evidence()
+    records = pd.read_csv(EVIDENCE / "readings" / "results.csv.gz", low_memory=False)
+    keys = ["sees", "width", "optimizer", "batches", "standardised", "use", "estimator"]
+    metrics = list(PAPER["PFDL"])
+    far = {}
+    for key, lines in records[records["sees"] != "nothing"].groupby(keys):
+        distances = []
+        for number, cell in enumerate(CELLS):
+            mine = lines[(lines[["n", "p", "r"]] == list(cell)).all(axis=1)]
+            for metric in metrics:
+                printed = PAPER["PFDL"][metric][number]
+                distances.append(abs(mine[metric].mean() - printed) / printed)
+        far[key] = np.mean(distances)
+    assert len(far) == 1596
+    assert min(far.values()) == pytest.approx(0.257, abs=5e-4)

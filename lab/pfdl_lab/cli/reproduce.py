@@ -1,4 +1,4 @@
-"""The commands that rerun the paper's tables: reproduce mmads, colored-mnist, nico."""
+"""The commands that rerun the paper's tables, and studies of ours: reproduce."""
 
 from __future__ import annotations
 
@@ -43,28 +43,6 @@ def mmads(
     config = QUICK if quick else FULL
     settings = of.split(",") if of else config.settings
     config = replace(config, seeds=seeds or config.seeds, first_seed=first_seed, settings=settings)
-    print_tables(output, run(config, output, seen_by_user(execution)))
-
-
-@takes_settings(all_shown=True, without=("gpus_per_task",), defaults={"jobs": -1})
-def readings(
-    execution: Execution,
-    output: Output = Path("runs/readings"),
-    quick: Quick = False,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Tables per cell; 3, or 1 if quick.")
-    ] = None,
-) -> None:
-    """Try readings of PFDL on tables, and sort them by their distance to the paper's row of Table
-    I.
-
-    The paper leaves open what g sees, how it is trained, what joins what, the estimator, and what
-    predicts. An interrupted run resumes when started again with the same output folder.
-    """
-    from pfdl_lab.mmads.readings import QUICK, ReadingsConfig, run
-
-    config = QUICK if quick else ReadingsConfig()
-    config = replace(config, seeds=seeds or config.seeds)
     print_tables(output, run(config, output, seen_by_user(execution)))
 
 
@@ -226,11 +204,10 @@ def readout(
 
 app = typer.Typer(
     help="Rerun a table of the paper, beside the paper's own figures, or a study of ours.",
-    subcommand_metavar="mmads|readings|colored-mnist|nico|readout|spuco-mnist",
+    subcommand_metavar="mmads|colored-mnist|nico|readout|spuco-mnist",
     no_args_is_help=True,
 )
 add_command(app, "mmads", mmads)
-add_command(app, "readings", readings)
 add_command(app, "colored-mnist", colored_mnist)
 add_command(app, "nico", nico)
 add_command(app, "readout", readout)

@@ -17,10 +17,7 @@ from pfdl_lab.images.tables import (
     Measured,
     accuracies,
     differences,
-    matching_weights,
     measure,
-    oracle_table,
-    overviews,
     probes,
     title_of,
 )
@@ -72,13 +69,6 @@ def build(run: Run, results: pd.DataFrame) -> Section:
         done = len(results[["data", "row", "seed"]].drop_duplicates())
         text = f"Unfinished: {done} of {planned} trainings are done."
         blocks += [Text(text, "warning")] if done < planned else []
-    usual = [part for part in parts if "-epochs" not in part.data]
-    compared = [
-        *(table for epoch in WHEN for table in overviews(usual, epoch)),
-        oracle_table(usual),
-    ]
-    if any(compared):
-        blocks += [Heading("Across data sets"), *(table for table in compared if table)]
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part, with_paper=_is_papers_protocol(run))]
     return Section(TITLE, blocks, _finding(parts[0]))
@@ -134,10 +124,11 @@ def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
     ]
     blocks: list[Block] = [first, *tables]
     if part.epochs:
-        blocks += [*_curves(part, "1:5"), *_curves(part, "5:1"), *_cosines(part)]
+        blocks += [*_curves(part, "1:5"), *_curves(part, "5:1")]
     elif set(RATIOS) <= set(part.tests) and len(part.rows) <= MOST_DRAWN:
         blocks += _by_ratio(part)
-    return [*blocks, *(table for table in (probes(part), matching_weights(part)) if table)]
+    table = probes(part)
+    return [*blocks, table] if table else blocks
 
 
 def _by_ratio(part: Measured) -> list[Plot]:
@@ -166,22 +157,6 @@ def _curves(part: Measured, test: str) -> list[Plot]:
     )
     title = f"Difference to ERM along the training, tested at {test}"
     return plot_lines(title, summary, "epoch", "points ± standard error", series)
-
-
-def _cosines(part: Measured) -> list[Plot]:
-    """Draw how the gradient of the penalty points along the training."""
-    found = [
-        mean_series(title_of(row), part.along(row, "cosine_level_penalty"), number)
-        for number, row in enumerate(part.rows)
-    ]
-    summary = (
-        "The cosine between the gradients of L_decorr and of the level penalty with respect to the"
-        " features. 1: both ask the same of the features; 0: what one asks has nothing to do with"
-        " the other."
-    )
-    return plot_lines(
-        "Direction of the penalty's gradient", summary, "epoch", "cosine", found, digits=2
-    )
 
 
 def _finding(part: Measured) -> str:

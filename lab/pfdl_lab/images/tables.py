@@ -4,7 +4,6 @@ penalty is made of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -16,7 +15,7 @@ from pfdl.objectives import make_objective
 from pfdl.objectives.weightings import Uniform
 from pfdl_lab.images.config import NICO
 from pfdl_lab.images.data import SAME, SHIFTED, WHOLE
-from pfdl_lab.images.rows import ORACLE, RATIOS, ROWS, find_row
+from pfdl_lab.images.rows import RATIOS, ROWS, find_row
 from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER, REFITTED
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
@@ -243,80 +242,6 @@ def differences(part: Measured, epoch: str) -> Table | None:
     )
 
 
-def overviews(parts: Sequence[Measured], epoch: str) -> list[Table]:
-    """Return a table for each family of several data sets, such as all shapes: differences at the
-    hardest test.
-    """
-    families: dict[str, list[Measured]] = {}
-    for part in parts:
-        if part.has(epoch):
-            families.setdefault(part.data.partition("-")[0], []).append(part)
-    tables = []
-    for family in (family for family in families.values() if len(family) > 1):
-        rows = list(dict.fromkeys(row for part in family for row in part.rows))
-        columns = [f"{part.name}: {part.tests[0]}" for part in family]
-        lines = [
-            TableLine(_compared(row), tuple(_overview_cell(part, row, epoch) for part in family))
-            for row in rows
-        ]
-        caption = (
-            f"Differences in points {WHEN[epoch]} to ERM at the hardest test; of ERM itself:"
-            " accuracy in percent"
-        )
-        tables.append(Table(caption, "row", columns, lines))
-    return tables
-
-
-def _compared(row: str) -> str:
-    """Return the name of a row, with what it is compared with unless that is ERM."""
-    rival = find_row(row, measured=True).baseline
-    return title_of(row) if rival in (row, "erm") else f"{title_of(row)} − {title_of(rival)}"
-
-
-def _overview_cell(part: Measured, row: str, epoch: str) -> Cell:
-    rival, test = find_row(row, measured=True).baseline, part.tests[0]
-    if row == rival:
-        values = part.of(row, epoch, test)
-        return Number(values.mean(), digits=1) if len(values) else Missing()
-    return part.difference_cell(row, rival, epoch, test)
-
-
-def oracle_table(parts: Sequence[Measured]) -> Table | None:
-    """Return how far rows with inferred contexts are behind those with true ones at the hardest
-    test; None without.
-    """
-    rows = dict.fromkeys(row for part in parts for row in part.rows)
-    pairs = [(row, f"{row}{ORACLE}") for row in rows if f"{row}{ORACLE}" in rows]
-    if not pairs:
-        return None
-    lines = [
-        TableLine(title_of(row), tuple(_oracle_cell(part, row, oracle) for part in parts))
-        for row, oracle in pairs
-    ]
-    caption = "Difference to the same row with true contexts in points, and the share of its gain"
-    return Table(caption, "row", [f"{part.name}: {part.tests[0]}" for part in parts], lines)
-
-
-def _oracle_cell(part: Measured, row: str, oracle: str) -> Cell:
-    """Return the difference to the oracle; what share of its gain is reached, if it gains more than
-    noise.
-    """
-    plain, test = find_row(row).baseline, part.tests[0]
-    behind, gained, possible = (
-        part.difference(first, second, LAST, test)
-        for first, second in ((row, oracle), (row, plain), (oracle, plain))
-    )
-    if behind is None or gained is None or possible is None or behind.pairs < 2:
-        return Missing()
-    if possible.mean > 0 and possible.is_beyond_chance():
-        remark = f"{gained.mean / possible.mean:.0%} of {difference_cell(possible, 1)}".replace(
-            "%", " %"
-        )
-    else:
-        remark = "no gain to reach"
-    return difference_cell(behind, 1, remark=remark)
-
-
 def probes(part: Measured) -> Table | None:
     """Return what the penalty is made of along the training; None where no penalty was probed."""
     lines = []
@@ -337,34 +262,3 @@ def probes(part: Measured) -> Table | None:
             lines.append(TableLine(f"{title_of(row)}, epoch {epoch}", tuple(cells)))
     caption = f"What the penalty is made of along the training, {part.name}; mean over the seeds"
     return Table(caption, "row, epoch", list(PROBES.values()), lines) if lines else None
-
-
-def matching_weights(part: Measured) -> Table | None:
-    """Return the λ at which a control's gradient is as long as that of L_decorr; None without such
-    controls.
-
-    It is the median over the seeds: in single batches a control has next to no gradient, and λ no
-    bound.
-    """
-    epochs = [epoch for epoch in part.epochs if epoch in SHOWN_EPOCHS]
-    lines = []
-    for row in part.rows:
-        if values := part.along(row, "matched_weight"):
-            medians = [
-                Number(values[at].median(), digits=0) if at in values else Missing()
-                for at in epochs
-            ]
-            lines.append(
-                TableLine(
-                    title_of(row), (Number(max(map(len, values.values())), digits=0), *medians)
-                )
-            )
-    caption = (
-        f"λ at which a control is as strong as PFDL, {part.name}; mean over the epoch, median over"
-        " the seeds"
-    )
-    return (
-        Table(caption, "row", ["seeds", *(f"epoch {epoch}" for epoch in epochs)], lines)
-        if lines
-        else None
-    )

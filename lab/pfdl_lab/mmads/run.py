@@ -24,10 +24,7 @@ from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import rmse
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from pfdl_lab.grid import finish, run_grid
-from pfdl_lab.mmads.auxiliary import AuxiliaryRegressor
 from pfdl_lab.mmads.paper import CELLS
-from pfdl_lab.mmads.srdo import SRDORegressor
-from pfdl_lab.mmads.svi import SVIRegressor
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 TEST_RATES = (-3.0, -2.0, -1.7, -1.5, -1.3, 1.3, 1.5, 1.7, 2.0, 3.0)
@@ -47,13 +44,8 @@ METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "Lasso": lambda data, seed: Lasso(alpha=0.01).fit(data.X, data.y),
     "Ridge": lambda data, seed: Ridge(alpha=1.0).fit(data.X, data.y),
     "DWR": lambda data, seed: DWRRegressor(standardize=False, solver="rmsprop").fit(data.X, data.y),
-    "SRDO": lambda data, seed: SRDORegressor(random_state=seed).fit(data.X, data.y),
-    "SVI": lambda data, seed: SVIRegressor(random_state=seed).fit(data.X, data.y),
     "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
     "Screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
-    "Screened OLS + auxiliary": (
-        lambda data, seed: AuxiliaryRegressor(random_state=seed).fit(data.X, data.y)
-    ),
     "OLS on S (oracle)": _oracle,
 }
 

@@ -8,15 +8,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from tests.cli.typing_commands import typed
 
 from pfdl.data import make_mmads
 from pfdl.tabular import DWRRegressor, PFDLRegressor
 from pfdl_lab.mmads import run as mmads
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER
-from pfdl_lab.mmads.srdo import SRDORegressor
-from pfdl_lab.mmads.svi import SVIRegressor
 
 # What an independent program measured with the same reading of the generator (10 seeds), setting S
 # ⊥ V, in two cells.
@@ -43,8 +41,6 @@ def quick_methods(monkeypatch):
     """
     quick = {
         "DWR": DWRRegressor(max_iter=20),
-        "SRDO": SRDORegressor(classifier=LogisticRegression()),
-        "SVI": SVIRegressor(rounds=1, gate_steps=50),
         "PFDL": PFDLRegressor(max_iter=3),
     }
     for name, model in quick.items():
@@ -89,7 +85,7 @@ def test_a_task_measures_what_it_says(quick_methods):
 
 def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
     """OLS, Lasso and Ridge in two cells, five fixed seeds; the bound is a fifth of the figure."""
-    slow = ("DWR", "SRDO", "SVI", "PFDL", "Screened OLS + auxiliary")
+    slow = ("DWR", "PFDL")
     monkeypatch.setattr(
         mmads, "METHODS", {name: fit for name, fit in mmads.METHODS.items() if name not in slow}
     )
@@ -113,8 +109,6 @@ def test_agrees_with_the_calibrated_table_and_beats_it(monkeypatch):
 def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_methods):
     config = mmads.MMADSConfig(cells=(mmads.FIGURE_CELL,), seeds=2, test_sets=2, num_test=25)
     monkeypatch.setattr(mmads, "QUICK", config)
-    # The slowest of all
-    monkeypatch.setitem(mmads.METHODS, "Screened OLS + auxiliary", mmads.METHODS["Screened OLS"])
     monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "mmads", "--quick", "-o", str(tmp_path)])
     line = (
         f"reproduce mmads --quick --first-seed 7 --settings independent,v_to_s -o {tmp_path} -j 1"
@@ -131,8 +125,8 @@ def test_command_writes_the_folder_and_resumes(tmp_path, monkeypatch, quick_meth
         "metric",
         "value",
     ]
-    # And what the weights of three are worth
-    assert len(results) == 2 * 2 * (len(mmads.METHODS) * (4 + 10 + 20) + 3)
+    # And what the weights of DWR are worth
+    assert len(results) == 2 * 2 * (len(mmads.METHODS) * (4 + 10 + 20) + 1)
     assert set(results["seed"]) == {7, 8}
     assert results.query("metric == 'effective_share'")["value"].between(0, 1).all()
     page = (tmp_path / "table.md").read_text()

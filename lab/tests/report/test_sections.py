@@ -62,7 +62,7 @@ def test_an_unfinished_mmads_stands_beside_the_paper_with_what_is_done(tmp_path)
     headers = [row.header for row in errors.rows]
     assert headers[headers.index("PFDL") + 1] == "in the paper"
     # Ours is not the paper's
-    assert headers[headers.index("Screened OLS") + 1] == "Screened OLS + auxiliary"
+    assert headers[headers.index("Screened OLS") + 1] == "OLS on S (oracle)"
     assert (
         f"our screening of columns {results['Screened OLS', 'beta_v_error'].mean():.3f}."
         in section.finding

@@ -64,9 +64,7 @@ class EffectiveSampleSizeWarning(UserWarning):
 
 
 class WeightedLeastSquares(LinearRegressorBase):
-    """What DWR and SRDO have in common: least squares under learnt weights, with a warning where
-    these mislead it.
-    """
+    """Least squares under learnt weights, with a warning where these mislead it."""
 
     def _fit_under(
         self, weight: FloatArray, X: FloatArray, y: FloatArray, mean: float = 1.0
