@@ -80,6 +80,28 @@ def test_a_picture_of_the_test_set_is_not_trained_on(tmp_path):
     assert read_manifest(tmp_path / "m.csv") == manifest
 
 
+@pytest.mark.parametrize(
+    ("stays", "leaves"), [("test", "validation"), ("test", "train"), ("validation", "train")]
+)
+def test_a_picture_of_two_sets_stays_in_the_one_that_is_further_from_training(stays, leaves):
+    samples = [
+        *own_sets({"train": 8, "validation": 4, "test": 4}),
+        sample(stays, "cat", "", 90, picture="twin"),
+        sample(leaves, "cat", "", 91, picture="twin"),
+    ]
+    manifest = make_split(Listed(samples))
+    assert f"{stays}/cat//090" in paths(manifest, stays)
+    assert f"{leaves}/cat//091" not in {row.path for row in manifest.rows}
+
+
+def test_a_test_set_of_which_nothing_was_trained_on_has_no_note():
+    trained_on = make_split(Listed(own_sets({"train": 8, "test": 4})))
+    other = Listed([sample("", "cat", "", number, picture=f"new {number}") for number in range(3)])
+    manifest = make_test_set(other, trained_on)
+    assert len(manifest.rows) == 3
+    assert not manifest.notes
+
+
 def test_groups_are_not_in_training_and_validation():
     samples = [sample("train", "cat", "", n, group=f"g{n // 4}") for n in range(40)]
     samples += [sample("train", "dog", "", n, group=f"h{n // 4}") for n in range(40)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pfdl._internal.validation import check_count
 from pfdl.data.manifest import Manifest, ManifestRow
@@ -16,6 +16,9 @@ from pfdl.data.sources import ContextSource, Sample
 
 NATURAL = "natural"
 """The ratio that leaves the contexts in the proportions that they have."""
+
+_KEPT_FIRST = ("test", "validation", "train")
+"""In which of the data's own sets a picture stays that is in several of them."""
 
 _MOST_NAMED = 3
 """So many files, or pictures that occur twice, are named; of more, the first ones and their number.
@@ -73,52 +76,90 @@ def make_split(
         raise ValueError(
             f"validation_fraction is {validation_fraction}; it must be at least 0 and below 1."
         )
-    if has_own_sets := _has_own_sets(source.samples):
-        samples, sets, notes = _keep_own_sets(source.samples)
-    else:
-        samples, notes = _without_repetitions(source.samples)
-    if (
-        is_proportional := not has_own_sets
-        and ratio != NATURAL
-        and any(sample.context for sample in samples)
-    ):
-        sets, dominant, more = split_by_proportion(
-            samples, ratio, seed=seed, validation_fraction=validation_fraction
-        )
-        notes += more
-    else:
-        if not has_own_sets:
-            train, test = divide(samples, seed, TRAIN_FRACTION, "side")
-            sets = {"train": train, "validation": set(), "test": test}
-        if not sets["validation"] and validation_fraction:
-            inside = [sample for sample in samples if sample.path in sets["train"]]
-            sets["train"], sets["validation"] = divide(
-                inside, seed, 1 - validation_fraction, "validation"
-            )
-        dominant = _most_frequent(samples, sets["train"])
-        if ratio != NATURAL:
-            why = "sets of its own" if has_own_sets else "no contexts"
-            notes.append(f"The ratio {ratio} was not used: the data has {why}.")
-    lacking = sum(not sample.context for sample in samples)
-    if lacking and any(sample.context for sample in samples if sample.path in sets["train"]):
-        notes.append(
-            f"{lacking} of {len(samples)} images have no context; they count as a context of their"
-            " own."
-        )
+    divided = _divide(source.samples, ratio, seed, validation_fraction)
+    is_proportional = divided.protocol == "proportional"
     description = dict(source.description)
     parameters: dict[str, Any] = {
         "seed": seed,
-        "protocol": "own" if has_own_sets else "proportional" if is_proportional else "plain",
+        "protocol": divided.protocol,
         "ratio": ratio if is_proportional else None,
-        "train_fraction": None if has_own_sets else TRAIN_FRACTION,
+        "train_fraction": None if divided.protocol == "own" else TRAIN_FRACTION,
         "validation_fraction": validation_fraction,
-        "grouped": any(sample.group for sample in samples),
+        "grouped": any(sample.group for sample in divided.samples),
         "source": description,
-        "dominant": dominant,
-        "images": {name: len(paths) for name, paths in sets.items() if paths},
-        "notes": [*description.get("notes", ()), *notes],
+        "dominant": divided.dominant,
+        "images": {name: len(paths) for name, paths in divided.sets.items() if paths},
+        "notes": [*description.get("notes", ()), *divided.notes, *_note_unknown(divided)],
     }
-    return Manifest(_make_rows(samples, sets), parameters)
+    return Manifest(_make_rows(divided.samples, divided.sets), parameters)
+
+
+class _Divided(NamedTuple):
+    """What a protocol makes of the images.
+
+    Attributes:
+        protocol: ``"own"``, ``"proportional"`` or ``"plain"``.
+        samples: The images that are used.
+        sets: The paths of each set.
+        dominant: The context of each class that is dominant, or most frequent in training.
+        notes: What a reader of the manifest should know.
+    """
+
+    protocol: str
+    samples: Sequence[Sample]
+    sets: dict[str, set[str]]
+    dominant: dict[str, str]
+    notes: list[str]
+
+
+def _divide(
+    samples: Sequence[Sample], ratio: str, seed: int, validation_fraction: float
+) -> _Divided:
+    """Divide images by the protocol that suits them."""
+    if _has_own_sets(samples):
+        kept, sets, notes = _keep_own_sets(samples)
+        if ratio != NATURAL:
+            notes.append(f"The ratio {ratio} was not used: the data has sets of its own.")
+        return _with_validation("own", kept, sets, notes, seed, validation_fraction)
+    kept, notes = _without_repetitions(samples)
+    if ratio != NATURAL and any(sample.context for sample in kept):
+        sets, dominant, more = split_by_proportion(
+            kept, ratio, seed=seed, validation_fraction=validation_fraction
+        )
+        return _Divided("proportional", kept, sets, dominant, notes + more)
+    train, test = divide(kept, seed, TRAIN_FRACTION, "side")
+    sets = {"train": train, "validation": set(), "test": test}
+    if ratio != NATURAL:
+        notes.append(f"The ratio {ratio} was not used: the data has no contexts.")
+    return _with_validation("plain", kept, sets, notes, seed, validation_fraction)
+
+
+def _with_validation(
+    protocol: str,
+    samples: Sequence[Sample],
+    sets: dict[str, set[str]],
+    notes: list[str],
+    seed: int,
+    fraction: float,
+) -> _Divided:
+    """Hold a fraction of the training set out, where there is no validation set."""
+    if not sets["validation"] and fraction:
+        inside = [sample for sample in samples if sample.path in sets["train"]]
+        train, validation = divide(inside, seed, 1 - fraction, "validation")
+        sets = {**sets, "train": train, "validation": validation}
+    return _Divided(protocol, samples, sets, _most_frequent(samples, sets["train"]), notes)
+
+
+def _note_unknown(divided: _Divided) -> list[str]:
+    """Return a note where images have no context and others, which are trained on, have one."""
+    lacking = sum(not sample.context for sample in divided.samples)
+    trained = [sample for sample in divided.samples if sample.path in divided.sets["train"]]
+    if not lacking or not any(sample.context for sample in trained):
+        return []
+    return [
+        f"{lacking} of {len(divided.samples)} images have no context; they count as a context of"
+        " their own."
+    ]
 
 
 def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> Manifest:
@@ -135,24 +176,17 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
     Raises:
         ValueError: If no image is left.
     """
-    by_split = {
-        name: [sample for sample in source.samples if sample.split == name]
-        for name in ("test", "validation")
-    }
-    samples = by_split["test"] or by_split["validation"] or source.samples
-    seen = (
-        set()
-        if trained_on is None
-        else {row.sha256 for row in trained_on.rows if row.side == "train"}
-    )
-    kept = [sample for sample in samples if sample.sha256 not in seen]
-    left_out = (
-        f"Left out: {len(samples) - len(kept)} of {len(samples)} images, which the model was"
-        " trained on."
-    )
+    samples = _own_test_set(source.samples) or source.samples
+    kept = _not_trained_on(samples, trained_on)
     if not kept:
         raise ValueError(
             "the model was trained on all of these images; give images that it has not seen."
+        )
+    notes = []
+    if len(kept) < len(samples):
+        notes.append(
+            f"Left out: {len(samples) - len(kept)} of {len(samples)} images, which the model was"
+            " trained on."
         )
     names = sorted({sample.class_name for sample in kept})
     parameters: dict[str, Any] = {
@@ -160,11 +194,23 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
         "source": dict(source.description),
         "dominant": dict.fromkeys(names, ""),
         "images": {"test": len(kept)},
-        "notes": [left_out] if len(kept) < len(samples) else [],
+        "notes": notes,
     }
-    return Manifest(
-        _make_rows(sorted(kept), {"test": {sample.path for sample in kept}}), parameters
-    )
+    paths = {sample.path for sample in kept}
+    return Manifest(_make_rows(sorted(kept), {"test": paths}), parameters)
+
+
+def _own_test_set(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the test set of the data, or else its validation set; neither may have images."""
+    tested = [sample for sample in samples if sample.split == "test"]
+    return tested or [sample for sample in samples if sample.split == "validation"]
+
+
+def _not_trained_on(samples: Sequence[Sample], trained_on: Manifest | None) -> list[Sample]:
+    if trained_on is None:
+        return list(samples)
+    seen = {row.sha256 for row in trained_on.rows if row.side == "train"}
+    return [sample for sample in samples if sample.sha256 not in seen]
 
 
 def name_contexts(manifest: Manifest, source: ContextSource) -> tuple[Manifest, str]:
@@ -245,20 +291,20 @@ def _keep_own_sets(
         )
         names["validation"] = "test"
     samples = [sample._replace(split=names.get(sample.split, sample.split)) for sample in samples]
-    first: dict[str, str] = {}
-    for sample in sorted(
-        samples, key=lambda sample: ("test", "validation", "train").index(sample.split)
-    ):
-        first.setdefault(sample.pixels, sample.split)
-    kept = [sample for sample in samples if first[sample.pixels] == sample.split]
-    if lost := [sample.path for sample in samples if first[sample.pixels] != sample.split]:
+    home: dict[str, str] = {}
+    for name in _KEPT_FIRST:
+        for sample in samples:
+            if sample.split == name:
+                home.setdefault(sample.pixels, name)
+    kept = [sample for sample in samples if home[sample.pixels] == sample.split]
+    if lost := [sample.path for sample in samples if home[sample.pixels] != sample.split]:
         notes.append(
             f"Left out of training or validation: {_name_some(lost)}, as the same picture is held"
             " out or tested on."
         )
-    sets = {
-        name: {s.path for s in kept if s.split == name} for name in ("train", "validation", "test")
-    }
+    sets: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
+    for sample in kept:
+        sets[sample.split].add(sample.path)
     return sorted(kept), sets, notes
 
 
@@ -275,11 +321,10 @@ def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[
             f"Left out, because the same picture has different classes: {_name_some(lost)}."
         )
     kept = sorted(sample for sample in first.values() if sample.pixels not in conflicting)
-    if copies := sorted(
-        {sample.path for sample in samples} - {sample.path for sample in kept} - set(lost)
-    ):
+    copies = {sample.path for sample in samples} - {sample.path for sample in kept} - set(lost)
+    if copies:
         notes.append(
-            f"Left out, because the same picture is in another file: {_name_some(copies)}."
+            f"Left out, because the same picture is in another file: {_name_some(sorted(copies))}."
         )
     return kept, notes
 
@@ -287,13 +332,14 @@ def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[
 def _make_rows(samples: Sequence[Sample], sets: Mapping[str, set[str]]) -> tuple[ManifestRow, ...]:
     def make_row(sample: Sample) -> ManifestRow:
         side = "test" if sample.path in sets["test"] else "train"
-        return ManifestRow(
-            *sample[:4], side, tuple(name for name in sets if sample.path in sets[name])
-        )
+        names = tuple(name for name in sets if sample.path in sets[name])
+        return ManifestRow(*sample[:4], side, names)
 
     return tuple(map(make_row, samples))
 
 
 def _name_some(names: Sequence[str], what: str = "images") -> str:
     shown = ", ".join(map(repr, names[:_MOST_NAMED]))
-    return shown if len(names) <= _MOST_NAMED else f"{len(names)} {what}, such as {shown}"
+    if len(names) <= _MOST_NAMED:
+        return shown
+    return f"{len(names)} {what}, such as {shown}"
