@@ -37,6 +37,13 @@ def test_one_value_fixes_a_setting_and_values_have_its_type():
     assert grid == {"patience": [None, 5], "weights": ["../none.pth"], "small_stem": [True, False]}
 
 
+def test_what_is_typed_as_options_of_a_training_is_tried_too():
+    space = parse_space(["pfdl.weight=0.1,1"], {"objective": "erm,pfdl", "learning_rate": "0.1"})
+    assert space == parse_space(["objective=erm,pfdl", "learning-rate=0.1", "pfdl.weight=0.1,1"])
+    with pytest.raises(ValueError, match="--set is 'epochs=7'; names it twice"):
+        parse_space(["epochs=7"], {"epochs": "5"})
+
+
 def test_a_range_is_two_numbers_and_needs_a_number_of_trials():
     space = parse_space(
         ["learning-rate=0.001..0.1", "epochs=2..9", "objective=pfdl", "pfdl.weight=0.1..10"]

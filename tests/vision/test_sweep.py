@@ -222,13 +222,8 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
 @pytest.mark.usefixtures("children_uncounted")
 def test_the_command_tries_several_at_a_time_on_images_without_contexts(tmp_path):
     photos = make_folder(tmp_path / "photos", {"cat": 20, "dog": 20})
-    fixed = (
-        "--set backbone=mlp --set image-size=8 --set epochs=1 --set batch-size=8 --seeds 1"
-        " --device cpu"
-    )
-    result = typed(
-        f"sweep {photos} {fixed} --set objective=erm,pfdl --jobs 2 -o {tmp_path / 'run'}"
-    )
+    fixed = "-b mlp --image-size 8 --set epochs=1 --batch-size 8 --seeds 1 --device cpu"
+    result = typed(f"sweep {photos} {fixed} --objective erm,pfdl --jobs 2 -o {tmp_path / 'run'}")
     assert "Candidates: 2; seeds: 1.\n1 of 2 candidates: objective=" in result.output
     choice = json.loads((tmp_path / "run" / "chosen.json").read_text())
     assert re.search(

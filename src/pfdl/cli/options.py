@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -30,6 +30,14 @@ IMPORT = (
     "A file of your own that registers objectives or backbones; also the variable PFDL_IMPORT. Can"
     " be given several times."
 )
+
+
+class TypedSettings(dict[str, str]):
+    """What was typed for the settings of a training, by their names; others are not in it.
+
+    A command with a parameter of this kind has the options of ``pfdl train``, unread, so that one
+    may have several values.
+    """
 
 
 class _Command(typer.core.TyperCommand):
@@ -84,10 +92,13 @@ def takes_settings(
             command, eval_str=True
         ).parameters  # typing's hints lose options in Python 3.10
         kinds = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
+        unread = [_as_text(one) for one in _make_options(TrainingConfig, without, False, {})]
         parameters = [_keyword("context", typer.Context, None, inspect.Parameter.empty)]
         for one in own.values():
             if one.name in kinds:
                 parameters += _make_options(kinds[one.name], without, all_shown, defaults or {})
+            elif one.annotation is TypedSettings:
+                parameters += unread
             else:
                 parameters.append(one.replace(kind=one.KEYWORD_ONLY))
         if kinds and not all_shown:
@@ -118,6 +129,10 @@ def takes_settings(
                 kinds, given, settings or [], without, _untyped(written, context)
             )
             rest = {name: given[name] for name in own if name in given}
+            for name, one in own.items():
+                if one.annotation is TypedSettings:
+                    names = [option.name for option in unread if given[option.name] is not None]
+                    rest[name] = TypedSettings({name: given[name] for name in names})
             command(**configs, **rest)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -268,6 +283,12 @@ def _make_options(
             kind_here = str if get_origin(hints[one.name]) is Literal else hints[one.name]
             made.append(_keyword(one.name, kind_here, option, defaults.get(one.name, one.default)))
     return made
+
+
+def _as_text(option: inspect.Parameter) -> inspect.Parameter:
+    """Return an option that takes any text, and is None unless it is typed."""
+    _, how = get_args(option.annotation)
+    return _keyword(option.name, str | None, how, None)
 
 
 def _keyword(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ import typer
 from pfdl._internal.settings import read_setting
 from pfdl._internal.text import json_or_text, printable_lines
 from pfdl.cli.common import Data, Device, open_source, print_understood
-from pfdl.cli.options import split_settings, takes_settings
+from pfdl.cli.options import TypedSettings, split_settings, takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
 if TYPE_CHECKING:
@@ -21,23 +22,24 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 
-@takes_settings(all_shown=True)
+@takes_settings(all_shown=True, without=("seed", "select"))
 def sweep(
     data: Data,
     options: DataOptions,
+    typed: TypedSettings,
     setting: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE,VALUE",
             help=(
                 "A setting and the values to try; one value fixes it, LOW..HIGH is a range (with"
-                " --trials). Names are "
-                "the settings of 'pfdl train' and of objectives: --set objective=erm,pfdl --set"
-                " pfdl.weight=0.1,1"
+                " --trials). Names are the settings of 'pfdl train' and of objectives: --set"
+                " objective=erm,pfdl --set pfdl.weight=0.1,1. The options of 'pfdl train' take"
+                " such values, too."
             ),
         ),
-    ],
+    ] = None,
     select: Annotated[
         str,
         typer.Option(
@@ -70,10 +72,10 @@ def sweep(
     Only the chosen candidate is tested, so that test images choose nothing. An interrupted sweep
     resumes when started again with the same output folder.
 
-        pfdl sweep photos/ --set objective=erm,pfdl --set learning-rate=0.1,0.01 --set epochs=20
+        pfdl sweep photos/ --objective erm,pfdl --learning-rate 0.1,0.01 --epochs 20
 
-        pfdl sweep photos/ --set learning-rate=0.001..0.1 --set weight-decay=0.00001..0.01 --trials
-        20 --jobs 4
+        pfdl sweep photos/ --learning-rate 0.001..0.1 --set weight-decay=0.00001..0.01 --trials 20
+        --jobs 4
     """
     from rich.console import Console
 
@@ -81,7 +83,7 @@ def sweep(
     from pfdl.data import make_split
     from pfdl.vision import SweepConfig, sweep as run
 
-    config = SweepConfig(parse_space(setting), select, seeds, trials)
+    config = SweepConfig(parse_space(setting or [], typed), select, seeds, trials)
     device = resolve_device(device)
     source = open_source(data, options, None)
     print_understood(make_split(source, ratio=ratio))
@@ -93,10 +95,14 @@ def sweep(
     typer.echo(output / "chosen.json")
 
 
-def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]:
+def parse_space(
+    texts: Sequence[str], typed: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, list[Any] | BaseDistribution]:
     """Read the values of each setting, for :class:`pfdl.vision.SweepConfig`.
 
-    A text is a name, ``=``, and values with commas or a range.
+    Args:
+        texts: Each a name, ``=``, and values with commas, or a range.
+        typed: Values of further settings, by their names.
 
     Example:
         >>> parse_space(["learning-rate=0.1,0.01", "objective=pfdl", "pfdl.hidden=64,128"])
@@ -108,6 +114,7 @@ def parse_space(texts: Sequence[str]) -> dict[str, list[Any] | BaseDistribution]
         "objective_settings",
         "infer_settings",
     }
+    texts = [*(f"{name}={values}" for name, values in typed.items()), *texts]
     space = {name: _read_values(name, text) for name, text in split_settings(texts, known).items()}
     objectives: Any = space.get("objective", [TrainingConfig.objective])
     for name in space:
