@@ -7,11 +7,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,27 @@ def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
     return rows
 
 
+class _Lines:
+    """A line for each finished task, with the time that is left."""
+
+    def __init__(self, console: Console, total: int, done: int) -> None:
+        self.console = console
+        self.total = total
+        self.done = done
+        self.done_before = done
+        self.began = time.monotonic()
+
+    def advance(self) -> None:
+        self.done += 1
+        each = (time.monotonic() - self.began) / (self.done - self.done_before)
+        left = each * (self.total - self.done)
+        about = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
+        ending = f", about {about} left" if self.done < self.total else ""
+        self.console.print(
+            f"{self.done} of {self.total} tasks done{ending}", highlight=False, soft_wrap=True
+        )
+
+
 @contextmanager
 def _progress(
     console: Console | None, total: int, done: int
@@ -175,11 +196,8 @@ def _progress(
     after each.
     """
     if console is None or not console.is_terminal:
-        say, numbers = (console or Console(quiet=True)).print, count(done + 1)
-        yield (
-            lambda function: function,
-            lambda: say(f"{next(numbers)} of {total} tasks done", highlight=False),
-        )
+        lines = _Lines(console or Console(quiet=True), total, done)
+        yield lambda function: function, lines.advance
         return
     columns = (
         TextColumn("{task.description}"),

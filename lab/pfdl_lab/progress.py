@@ -21,11 +21,18 @@ from pfdl._internal.files import write_atomically
 EVERY = 0.5
 """Seconds between two looks at what tasks report."""
 
-_report_file: Path | None = None
-"""The file in which the task of this process says how far it is; None where nobody draws it."""
 
-_last_report = ("", 0.0)
-"""The description that was reported last, and when."""
+class _Reporting(threading.local):
+    """What the task of a thread reports."""
+
+    file: Path | None = None
+    """Where it says how far it is; None where nobody draws it."""
+
+    description = ""
+    at = 0.0
+
+
+_reporting = _Reporting()
 
 
 def report(done: int, total: int, description: str = "") -> None:
@@ -36,12 +43,14 @@ def report(done: int, total: int, description: str = "") -> None:
         total: How much there is to do.
         description: What is done; by default what was said last.
     """
-    global _last_report
-    is_due = bool(description) or time.monotonic() - _last_report[1] > EVERY
-    if _report_file is not None and is_due:
-        _last_report = (description or _last_report[0], time.monotonic())
-        with suppress(OSError):  # a full disk is no reason to stop a training
-            write_atomically(_report_file, json.dumps([_last_report[0], done, total]))
+    mine = _reporting
+    is_due = bool(description) or time.monotonic() - mine.at > EVERY
+    if mine.file is None or not is_due:
+        return
+    mine.description = description or mine.description
+    mine.at = time.monotonic()
+    with suppress(OSError):  # a full disk is no reason to stop a training
+        write_atomically(mine.file, json.dumps([mine.description, done, total]))
 
 
 @contextmanager
@@ -68,15 +77,14 @@ def task_bars(progress: Progress) -> Iterator[Callable[[Callable[..., Any]], Cal
 
 def _call_reporting(function: Callable[..., Any], folder: str, /, **task: Any) -> Any:
     """Run one task, which may report meanwhile."""
-    global _report_file
-    path = Path(folder) / str(os.getpid())
+    path = Path(folder) / f"{os.getpid()}-{threading.get_ident()}"
     # On another machine of a cluster nobody would read it
-    _report_file = path if path.parent.is_dir() else None
+    _reporting.file = path if path.parent.is_dir() else None
     try:
         return function(**task)
     finally:
         path.unlink(missing_ok=True)
-        _report_file = None
+        _reporting.file = None
 
 
 def _draw(folder: Path, progress: Progress, ended: threading.Event) -> None:

@@ -8,14 +8,13 @@ and a training that diverges as a result. Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfdl.objectives import Objective, make_objective
+from pfdl.objectives import Objective
 from pfdl.vision import Classifier, TrainingConfig, fit
 from pfdl.vision.features import FeatureTap, run_model
 
@@ -93,12 +92,10 @@ def train_row(
     """
     seen = [part for part in model.modules() if isinstance(part, nn.Linear)][layer]
     torch.manual_seed(config.seed)
-    parts: dict[str, Any] = dict(config.objective_settings)
-    objective = make_objective(config.objective, seen.in_features, **parts)
+    classifier = Classifier(config, backbone=model, layer=seen)
+    objective = classifier.objective
     if class_centred:
         objective.register_forward_pre_hook(_centre_classes, with_kwargs=True)
-    plain = replace(config, objective_settings={})  # the objective has them
-    classifier = Classifier(plain, backbone=model, objective=objective, layer=seen)
 
     def reported(means: Mapping[str, float]) -> dict[str, float]:
         batch = min(config.batch_size, len(samples.labels))

@@ -29,8 +29,8 @@ class Execution:
     has one thread.
 
     Args:
-        jobs: How many at a time on this machine; -1 for all cores. A Ray cluster decides that
-            itself.
+        jobs: How many at a time on this machine, in processes; -1 for all cores. With 1 on a GPU
+            four take turns in one process. A Ray cluster decides that itself.
         backend: joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names,
             else a local one.
         gpus_per_task: With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.
@@ -102,7 +102,7 @@ class Execution:
         yield from (
             self._on_ray(function, tasks)
             if self.backend == "ray"
-            else run_tasks(function, tasks, self.jobs)
+            else run_tasks(function, tasks, self.jobs, device=self.device)
         )
 
     def _on_ray(self, function: Function, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:

@@ -83,7 +83,10 @@ def test_rows_of_all_tasks_in_their_order_and_a_line_per_task_in_a_pipe(tmp_path
     frame = run_grid(
         squares, tasks(calls), tmp_path / "out", Execution(jobs, console=Console(file=pipe))
     )
-    assert pipe.getvalue().splitlines() == [f"{number} of 3 tasks done" for number in (1, 2, 3)]
+    lines = pipe.getvalue().splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"{n} of 3 tasks done" for n in (1, 2, 3)]
+    assert lines[0].endswith(" left")
+    assert not lines[2].endswith(" left")
     expected = [[base, power, base**power] for base in (1, 2, 3) for power in (1, 2)]
     assert frame[["base", "power", "value"]].to_numpy().tolist() == expected
 
@@ -204,7 +207,7 @@ def test_sigterm_ends_a_command_with_a_sentence_and_no_complaint_of_its_workers(
     process.process.terminate()
     assert process.finish(60) == 130
     assert re.fullmatch(
-        r"(\d+ of 18 tasks done\n)*Stopped\. What is finished is kept; .*\n", process.stderr
+        r"(\d+ of 18 tasks done.*\n)*Stopped\. What is finished is kept; .*\n", process.stderr
     )
 
 

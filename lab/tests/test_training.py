@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from pfdl.objectives import Objective
+from pfdl.vision import classifier
 from pfdl.vision.config import TrainingConfig
-from pfdl_lab import training
 from pfdl_lab.training import DivergedError, Samples, predict_classes, train_row
 
 SHORT = TrainingConfig(epochs=6, batch_size=32, learning_rate=0.02, augment="none")
@@ -75,16 +76,19 @@ def test_a_training_can_be_repeated_and_the_seed_matters():
 def test_the_objective_sees_the_layer_and_the_centring_that_were_asked_for(monkeypatch):
     seen = []
 
-    class Spy(training.Objective):
+    class Spy(Objective):
         def forward(self, logits, labels, *, features=None, environments=None):
             means = torch.stack([features[labels == label].mean(0) for label in labels.unique()])
             seen.append((features.shape[1], bool(means.abs().max() < 1e-5)))
             return super().forward(logits, labels)
 
     widths = []
-    monkeypatch.setattr(
-        training, "make_objective", lambda name, width: (widths.append(width), Spy())[1]
-    )
+
+    def make_spy(name, width, **settings):
+        widths.append(width)
+        return Spy()
+
+    monkeypatch.setattr(classifier, "make_objective", make_spy)
     for layer, class_centred in ((-1, False), (-2, False), (-1, True)):
         run(epochs=1, layer=layer, class_centred=class_centred)
     assert widths == [24, 16, 24]

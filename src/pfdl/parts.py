@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -66,6 +66,26 @@ class Part(AtomicModule):
         nothing.
         """
         return {}
+
+    def prepare(self, labels: Tensor, environments: Tensor) -> None:
+        """See the labels and environments of all training samples, shape (n,), before the first
+        batch.
+
+        Most parts have no use for them. Calling it is optional, and once more after a checkpoint
+        was loaded.
+        """
+
+    def recording_key(self) -> Hashable | None:
+        """Return what a recording of the next call would fix, such as a weight; None, the default,
+        if a call cannot be recorded.
+
+        A recorded call runs on the GPU alone: whatever Python does in it happens once. See
+        :meth:`note_replay`.
+        """
+        return None
+
+    def note_replay(self) -> None:
+        """Count a call that was replayed from a recording, for which ``forward`` did not run."""
 
     def check_loaded(self) -> None:
         """Raise ValueError if the buffers, just loaded from a state, do not fit together; the state

@@ -1,6 +1,7 @@
+import pytest
 import torch
 
-from pfdl.vision.pixels import MEAN, STD, mirror_and_shift, normalise
+from pfdl.vision.pixels import MEAN, STD, draw_shifts, mirror_and_shift, normalise
 
 
 def test_bytes_are_normalised_and_numbers_left_alone():
@@ -28,3 +29,12 @@ def test_each_image_is_mirrored_or_not_and_shifted_with_reflection():
     seen = {allowed[tuple(image[0].flatten().tolist())] for image in result}
     assert {top for top, _, _ in seen} == {left for _, left, _ in seen} == set(range(5))
     assert {mirrored for _, _, mirrored in seen} == {False, True}
+
+
+@pytest.mark.parametrize(("size", "reach"), [(64, 8), (96, 12), (224, 28)])
+def test_shifts_reach_an_eighth_of_the_size_and_no_further(size, reach):
+    torch.manual_seed(0)
+    down, right, is_mirrored = draw_shifts(torch.empty(4000, 3, size, 2 * size)).T
+    assert (int(down.min()), int(down.max())) == (-reach, reach)
+    assert (int(right.min()), int(right.max())) == (-2 * reach, 2 * reach)
+    assert 0.4 < float(is_mirrored.float().mean()) < 0.6

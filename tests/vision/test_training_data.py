@@ -171,3 +171,25 @@ def test_the_validation_set_is_held_out_of_training_and_may_be_absent():
     assert not validation & training
     bare = TrainingData(TrainingConfig(image_size=8), *tiny_data(validation_fraction=0))
     assert bare.validation_loader() is None
+
+
+def test_no_two_seeds_share_the_order_of_an_epoch():
+    labels = torch.zeros(12, dtype=torch.long)
+    orders = set()
+    for seed in range(12):
+        sampler = EpochSampler(TrainingConfig(seed=seed, batch_size=12), labels, labels)
+        for epoch in range(12):
+            sampler.epoch = epoch
+            orders.add(tuple(sampler))
+    assert len(orders) == 12 * 12
+
+
+def test_images_lie_on_a_gpu_only_while_one_process_trains_and_there_is_room(monkeypatch):
+    data = make()
+    gpu = torch.device("cuda", 0)
+    needed = sum(len(images) for images in data._sets.values()) * 3 * 8 * 8
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 * needed, 10**12))
+    assert data.lies_on(gpu)
+    assert not data.lies_on(torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 * needed - 4, 10**12))
+    assert not data.lies_on(gpu)

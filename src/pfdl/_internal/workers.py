@@ -1,4 +1,4 @@
-"""Run independent tasks side by side, in processes of this machine."""
+"""Run independent tasks side by side: in processes of this machine or, on a GPU, in turns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import joblib
+
+from pfdl._internal.interleaving import run_interleaved
 
 Task = Mapping[str, Any]
 Function = Callable[..., Any]
@@ -19,14 +22,25 @@ WATCH = "pfdl-end-with-parent"
 """The thread of a worker that ends it with its parent."""
 
 
+ON_A_GPU = 4
+"""Tasks that take turns in one process on a GPU."""
+
+
 class WorkerLostError(OSError):
     """A worker process was killed before its task was done."""
 
 
 def run_tasks(
-    function: Function, tasks: Sequence[Task], jobs: int = 1, threads: int = 1
+    function: Function,
+    tasks: Sequence[Task],
+    jobs: int = 1,
+    threads: int = 1,
+    device: str = "cpu",
 ) -> Iterator[tuple[Task, Any]]:
     """Call ``function(**task)`` for every task.
+
+    On a GPU, with one job, some take turns in this process, each on a stream of its own, so that
+    the GPU has work while one of them waits.
 
     Args:
         function: A function at the top level of a module, or a ``functools.partial`` of one.
@@ -34,6 +48,7 @@ def run_tasks(
         jobs: Tasks at a time (joblib's counting: −1 is one for each core).
         threads: Threads of each task. Tasks that run side by side would fight for cores, and the
             number of threads can change the last digits of a result.
+        device: Where the tasks compute.
 
     Yields:
         Each task with what the function returned, in the order in which they finish.
@@ -43,6 +58,11 @@ def run_tasks(
     """
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    if device.startswith("cuda") and jobs == 1:
+        with _limited_threads(threads):
+            work = [(task, partial(function, **task)) for task in tasks]
+            yield from run_interleaved(work, ON_A_GPU, device)
+        return
     # Joblib's, after Ctrl-C
     warnings.filterwarnings("ignore", r"\d+ tasks which were still being processed")
     parallel = joblib.Parallel(
@@ -66,6 +86,12 @@ def run_tasks(
 
 def call_on_threads(function: Function, task: Task, threads: int) -> tuple[Task, Any]:
     """Run one task on so many threads, and return it with its result."""
+    with _limited_threads(threads):
+        return task, function(**task)
+
+
+@contextmanager
+def _limited_threads(threads: int) -> Iterator[None]:
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -73,7 +99,7 @@ def call_on_threads(function: Function, task: Task, threads: int) -> tuple[Task,
     torch.set_num_threads(threads)
     try:
         with threadpool_limits(limits=threads):
-            return task, function(**task)
+            yield
     finally:
         torch.set_num_threads(before)
 

@@ -249,16 +249,14 @@ def split_settings(texts: Sequence[str], known: Collection[str]) -> dict[str, st
 
 
 def read_objective_settings(objective: str, texts: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Turn ``pfdl.weight=0.1`` into a dictionary; names and values are checked before anything is
-    read or trained.
-    """
-    from pfdl.objectives import make_objective
+    """Turn ``pfdl.weight=0.1`` into a dictionary; names are checked before anything is read."""
+    from pfdl.objectives import check_objective_name
 
     parsed: dict[str, dict[str, Any]] = {}
     for key, value in texts.items():
         part, _, name = key.partition(".")
         parsed.setdefault(part, {})[name] = json_or_text(value)
-    make_objective(objective, 2, num_classes=2, num_contexts=2, **parsed)
+    check_objective_name(objective, parsed)
     return parsed
 
 

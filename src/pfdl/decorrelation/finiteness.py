@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, AdamW, Optimizer
 
+from pfdl._internal.cuda_graphs import capturable
 from pfdl.decorrelation.functional import largest_feature
 
 WIDE_SCALES = 1e4
@@ -110,7 +111,8 @@ class LateReport:
         wide = (largest > WIDE_SCALES * others).any()
         # How GradScaler tells a fused optimiser, too: the step reads this attribute on the device.
         optimizer.found_inf = skip.float()  # type: ignore[attr-defined]
-        optimizer.step()
+        with capturable(optimizer):
+            optimizer.step()
         del optimizer.found_inf  # type: ignore[attr-defined]
         flags = self.flags(u.device)
         torch.maximum(flags, torch.stack([skip, wide]).to(flags.dtype), out=flags)

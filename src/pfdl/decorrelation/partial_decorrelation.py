@@ -18,7 +18,7 @@ Lines 1 to 3 are the first step, lines 4 to 6 the second.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
@@ -306,6 +306,22 @@ class PartialDecorrelation(Part):
             return weight
         # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
         return weight * min(1.0, max(1, fits) / self.warmup)
+
+    def recording_key(self) -> Hashable | None:
+        """Return λ of the next call, the settings, and where g and its moments lie; None where bad
+        values are reported at once.
+        """
+        if not self._reports_late:
+            return None
+        g = self.decomposition
+        settings = (self.fit_steps, self.center, self.standardize, g.sharing, g.kernel)
+        weight = self.current_weight(self.completed_fits + 1)
+        return (weight, settings, both_steps.state_of(self))
+
+    def note_replay(self) -> None:
+        """Count a fit, and raise if an earlier one met values of no use."""
+        self.completed_fits += 1
+        self.late_report.read()
 
     def metrics(self) -> dict[str, Tensor]:
         """Return L_g, L_decorr with its parts and the R² of g on the last batch, as tensors on the

@@ -3,6 +3,7 @@
 from pfdl.objectives.objective import Objective
 from pfdl.objectives.registry import (
     ObjectiveInfo,
+    check_objective_name,
     list_objectives,
     make_objective,
     register_objective,
@@ -14,6 +15,7 @@ __all__ = [
     "Objective",
     "ObjectiveInfo",
     "Part",
+    "check_objective_name",
     "list_objectives",
     "make_objective",
     "register_objective",

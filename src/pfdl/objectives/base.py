@@ -46,14 +46,6 @@ class Weighting(Part):
         self.effective_share: Tensor | None = None
         self.learnt: dict[str, Tensor] = {}
 
-    def prepare(self, labels: Tensor, environments: Tensor) -> None:
-        """See the labels and environments of all training samples, shape (n,), before the first
-        batch.
-
-        Most weightings have no use for them. Calling it is optional, and once more after a
-        checkpoint was loaded.
-        """
-
     def fit(self, features: Tensor) -> None:
         """Learn from the features of all training samples, shape (n, p), in the order of their
         indices.

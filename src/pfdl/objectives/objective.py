@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, cast
 
@@ -210,6 +210,27 @@ class Objective(AtomicModule):
                         f"{type(part).__name__} needs {name}; pass {name}=... to the objective."
                     )
         return risks
+
+    def prepare(self, labels: Tensor, contexts: Tensor) -> None:
+        """Show the parts that read contexts the labels and contexts of all training samples, shape
+        (n,) each; see :meth:`pfdl.parts.Part.prepare`.
+        """
+        for part in self._parts():
+            if "environments" in part.needs:
+                part.prepare(labels, contexts)
+
+    def recording_key(self) -> Hashable | None:
+        """Return what a recording of the next call would fix; None if it cannot be recorded."""
+        is_ours = type(self).forward is Objective.forward and not self._forward_pre_hooks
+        keys = tuple(part.recording_key() for part in self._parts())
+        if not is_ours or world_size() > 1 or None in keys:
+            return None
+        return (self.label_smoothing, self.divisor(), self.training, keys)
+
+    def note_replay(self) -> None:
+        """Let every part count a call that was replayed from a recording."""
+        for part in self._parts():
+            part.note_replay()
 
     def divisor(self) -> float:
         """Return what the next call divides its loss by, risk and penalties alike: 1, or the

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -130,12 +131,45 @@ def list_objectives() -> list[ObjectiveInfo]:
     return [_describe(name, factory) for name, factory in sorted(_known().items())]
 
 
+def check_objective_name(
+    name: str, settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> None:
+    """Raise ValueError unless :func:`make_objective` knows the name; nothing is built.
+
+    Args:
+        name: As for :func:`make_objective`.
+        settings: Settings of its parts, of which only the names are looked at.
+
+    Raises:
+        ValueError: If a name is unknown or given twice, or settings are given for a part that the
+            name does not have, or that the part does not know.
+    """
+    names = name.split("+")
+    known = _known()
+    for part in names:
+        if part not in known:
+            raise ValueError(
+                f"{part!r} in the objective {name!r} is unknown; choose from"
+                f" {', '.join(sorted(known))}, or join several with"
+                f" '+'{did_you_mean(part, known) or '.'}"
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(f"the objective {name!r} names a part twice; give each once.")
+    if unused := set(settings) - set(names):
+        raise ValueError(
+            f"settings for {', '.join(sorted(unused))} were given but the objective is {name!r}."
+        )
+    for part in names:
+        _check_settings(part, known[part], settings.get(part, {}))
+
+
 def make_objective(
     name: str,
     num_features: int,
     *,
     num_classes: int | None = None,
     num_contexts: int | None = None,
+    label_smoothing: float = 0.0,
     **settings: Any,
 ) -> Objective:
     """Build an objective by name.
@@ -146,6 +180,7 @@ def make_objective(
         num_features: p, the width of the embedding.
         num_classes: Number of classes, for parts that ask for it.
         num_contexts: Number of contexts, for parts that ask for it.
+        label_smoothing: See :class:`pfdl.Objective`.
         **settings: For each part of the name with other settings than its defaults, a mapping of
             its arguments: ``irm={"weight": 1e4, "anneal": 200}``.
 
@@ -165,33 +200,22 @@ def make_objective(
         ... }
         True
     """
-    names = name.split("+")
+    check_objective_name(name, settings)
     known = _known()
-    for part in names:
-        if part not in known:
-            raise ValueError(
-                f"{part!r} in the objective {name!r} is unknown; choose from"
-                f" {', '.join(sorted(known))}, or join several with"
-                f" '+'{did_you_mean(part, known) or '.'}"
-            )
-    if len(set(names)) < len(names):
-        raise ValueError(f"the objective {name!r} names a part twice; give each once.")
-    if unused := set(settings) - set(names):
-        raise ValueError(
-            f"settings for {', '.join(sorted(unused))} were given but the objective is {name!r}."
-        )
     shape = DataShape(num_features, num_classes, num_contexts)
-    parts = [
-        part for key in names for part in _build(key, known[key], shape, settings.get(key, {}))
-    ]
-    weightings = [part for part in parts if isinstance(part, Weighting)]
+    penalties: list[nn.Module] = []
+    weightings: list[Weighting] = []
+    for key in name.split("+"):
+        for part in _build(key, known[key], shape, settings.get(key, {})):
+            if isinstance(part, Weighting):
+                weightings.append(part)
+            else:
+                penalties.append(part)
     weighting = Product(weightings) if len(weightings) > 1 else next(iter(weightings), None)
-    return Objective((part for part in parts if not isinstance(part, Weighting)), weighting)
+    return Objective(penalties, weighting, label_smoothing=label_smoothing)
 
 
-def _build(
-    name: str, factory: Factory, shape: DataShape, settings: Mapping[str, Any]
-) -> tuple[nn.Module, ...]:
+def _check_settings(name: str, factory: Factory, settings: Collection[str]) -> None:
     valid = _settings_of(factory)
     if unknown := set(settings) - set(valid):
         choice = f"it has {', '.join(valid)}" if valid else "it has none"
@@ -199,6 +223,11 @@ def _build(
         raise ValueError(
             f"the objective {name!r} has no setting {', '.join(sorted(unknown))}; {choice}{hint}"
         )
+
+
+def _build(
+    name: str, factory: Factory, shape: DataShape, settings: Mapping[str, Any]
+) -> tuple[nn.Module, ...]:
     build = getattr(factory, "from_data", factory)
     try:
         parts = build(shape, **settings)

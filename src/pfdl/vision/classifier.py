@@ -18,7 +18,7 @@ from pfdl.vision.backbones import make_backbone
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import attach
 from pfdl.vision.metrics import RunningMeans
-from pfdl.vision.pixels import AUGMENTATIONS, normalise
+from pfdl.vision.pixels import crop_and_colour, mirror_and_shift, normalise
 
 
 class Classifier(AtomicModule):
@@ -33,7 +33,7 @@ class Classifier(AtomicModule):
         config: How it is trained; the backbone and the objective are those that it names.
         num_classes: Number of classes; required for a backbone by name.
         backbone: A classifier of your own instead.
-        objective: An objective of your own instead.
+        objective: An objective of your own, or the name of another, instead.
         layer: The layer of your own backbone whose input are the features, as in
             :func:`pfdl.attach`.
         input_features: For a backbone by name that takes features in place of images, their width.
@@ -49,6 +49,7 @@ class Classifier(AtomicModule):
         tap: Gives the features of the last forward pass; its ``detach()`` leaves a backbone of your
             own as it was.
         means: The running means over this epoch of loss, accuracy and what the objective reports.
+        reported: Their names in the last batch.
 
     Example:
         >>> import torch
@@ -63,7 +64,7 @@ class Classifier(AtomicModule):
         num_classes: int | None = None,
         *,
         backbone: nn.Module | None = None,
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         layer: str | nn.Module | None = None,
         input_features: int = 0,
     ) -> None:
@@ -91,13 +92,14 @@ class Classifier(AtomicModule):
         self.tap = attach(backbone, layer)
         if is_named and not input_features:
             self._try_out()
-        if objective is None:
+        if objective is None or isinstance(objective, str):
             settings: dict[str, Any] = dict(config.objective_settings)
-            made = make_objective(
-                config.objective, self.num_features, num_classes=num_classes, **settings
-            )
-            objective = Objective(
-                made.penalties, made.weighting, label_smoothing=config.label_smoothing
+            objective = make_objective(
+                objective or config.objective,
+                self.num_features,
+                num_classes=num_classes,
+                label_smoothing=config.label_smoothing,
+                **settings,
             )
         elif config.objective_settings or config.label_smoothing:
             raise ValueError(
@@ -106,6 +108,7 @@ class Classifier(AtomicModule):
             )
         self.objective = objective
         self.means = RunningMeans()
+        self.reported: tuple[str, ...] = ()
 
     @property
     def num_features(self) -> int:
@@ -132,14 +135,13 @@ class Classifier(AtomicModule):
         return (network or self.backbone)(pixels)
 
     def prepare(self, labels: Tensor, contexts: Tensor) -> None:
-        """Show the objective's weighting the labels and contexts of all training images, shape (n,)
-        each.
+        """Show the objective the labels and contexts of all training images, shape (n,) each.
 
         Optional: without it a weighting such as ``balance`` counts the images of the batches as
         they come.
         """
-        if "environments" in self.objective.weighting.needs:
-            self.objective.weighting.prepare(labels, contexts)
+        if self.objective.needs_contexts:
+            self.objective.prepare(labels, contexts)
 
     def check_contexts(self, contexts: Tensor | None) -> None:
         """Raise ValueError unless there are the contexts that the objective needs."""
@@ -150,7 +152,11 @@ class Classifier(AtomicModule):
             )
 
     def loss_of(
-        self, batch: Sequence[Tensor], network: Callable[[Tensor], Tensor] | None = None
+        self,
+        batch: Sequence[Tensor],
+        network: Callable[[Tensor], Tensor] | None = None,
+        *,
+        is_augmented: bool = False,
     ) -> Tensor | None:
         """Return the objective on one batch, which is added to the means of the epoch; None if it
         is skipped.
@@ -159,6 +165,7 @@ class Classifier(AtomicModule):
             batch: Images, labels and, if there are any, contexts, and then the numbers of the
                 samples.
             network: As in :meth:`forward`.
+            is_augmented: Whether the images are augmented already.
         """
         images, labels, *further = batch
         if len(labels) < 2 and world_size() == 1:
@@ -167,8 +174,8 @@ class Classifier(AtomicModule):
                 stacklevel=1,
             )
             return None
-        if images.dim() == 4 and self.config.augment != "none":
-            images = AUGMENTATIONS[self.config.augment](images)
+        if not is_augmented and images.dim() == 4:
+            images = self._augmented(images)
         logits = self(images, network)
         with torch.autocast(logits.device.type, enabled=False):
             features = self.tap.features.float()
@@ -180,10 +187,17 @@ class Classifier(AtomicModule):
                 **({"indices": further[1]} if len(further) > 1 else {}),
             )
         right = (logits.argmax(1) == labels).mean(dtype=torch.float32)
-        self.means.add(
-            {"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}, len(labels)
-        )
+        reported = {"train_loss": loss, "train_accuracy": right, **self.objective.metrics()}
+        self.reported = tuple(reported)
+        self.means.add(reported, len(labels))
         return loss
+
+    def _augmented(self, images: Tensor) -> Tensor:
+        if self.config.augment == "flip-shift":
+            return mirror_and_shift(images)
+        if self.config.augment == "crops":
+            return crop_and_colour(images)
+        return images
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """Return the optimiser of the backbone, in one kernel where PyTorch can; g has an optimiser

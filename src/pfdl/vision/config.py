@@ -95,6 +95,9 @@ class TrainingConfig:
         patience: Stop after this many epochs without a better validation accuracy; without it,
             never.
         precision: 32, or bf16 for automatic mixed precision.
+        capture: auto records a whole step on a GPU once and replays it, where that is possible,
+            which takes a fraction of the time; never runs it launch by launch. A backbone of your
+            own that counts or draws in Python needs never.
         seed: Seed of the first weights and of everything random in training.
 
     Raises:
@@ -129,6 +132,7 @@ class TrainingConfig:
     select: Literal["accuracy", "worst-class", "worst-group", "last"] = setting("accuracy")
     patience: int | None = setting(None, minimum=1, shown=True)
     precision: Literal["32", "bf16"] = setting("32")
+    capture: Literal["auto", "never"] = setting("auto")
     seed: int = setting(0, minimum=0, shown=True)
 
     def __post_init__(self) -> None:

@@ -4,7 +4,10 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +15,17 @@ import torch
 import torch.distributed as dist
 from lightning.fabric import Fabric
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from pfdl._internal.cuda_graphs import Captured, Work, capturable, own_stream, without_looking
+from pfdl._internal.interleaving import pause
 from pfdl._internal.processes import rank, world_size
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.launching import make_fabric
 from pfdl.vision.loading import EpochLoader, EpochSampler, TensorBatches
 from pfdl.vision.metrics import judge, validation_metrics
+from pfdl.vision.pixels import crop_and_colour, draw_shifts, mirror_and_shift, to_device
 
 
 class Loop:
@@ -28,6 +34,10 @@ class Loop:
     What a step draws at random follows from the seed, the epoch and the step alone. So a training
     that resumes draws what it would have drawn, and trainings of one seed share augmentation
     whatever their objectives draw.
+
+    On a GPU a whole step, from the augmentation to both optimisers and the running means, is
+    recorded once and then replayed (config.capture): small images leave a GPU waiting for Python.
+    Then nothing looks at values in a step; a NaN is found in the means at the end of the epoch.
 
     Args:
         model: What is trained, in place; its config says how.
@@ -54,6 +64,19 @@ class Loop:
         self.network = fabric.setup_module(model.backbone, move_to_device=False)
         self.optimizer = model.make_optimizer()
         self.epoch = self.step = 0
+        self._recorder = Captured(watches=True)
+        self._rate: Tensor | None = None
+        self._stream: torch.cuda.Stream | None = None
+        if fabric.device.type == "cuda":
+            self._rate = torch.zeros((), device=fabric.device)
+            self._stream = torch.cuda.Stream(fabric.device)  # type: ignore[no-untyped-call]
+
+    @property
+    def pace(self) -> str:
+        """How steps run on a GPU, for people: from a recording, or launch by launch and why."""
+        if self._recorder.is_recorded:
+            return "Steps are recorded and replayed as one launch each (CUDA graphs)."
+        return f"Steps run launch by launch: {self._obstacle() or 'too few of them to record'}."
 
     @property
     def learning_rate(self) -> float:
@@ -78,17 +101,119 @@ class Loop:
         # Each process draws its own; the first draws what a single one would.
         place = [self.model.config.seed, self.epoch, *([rank()] if rank() else [])]
         seeds = np.random.SeedSequence(place).generate_state(len(self.batches)).tolist()
+        if self._rate is not None:
+            self._rate.fill_(self.learning_rate)
         for batch in self.batches.read(self.epoch, self.step):
             self._seed(seeds[self.step])
-            loss = self.model.loss_of(
-                [part.to(self.fabric.device, non_blocking=True) for part in batch], self.network
-            )
-            if loss is not None:
-                self.optimizer.zero_grad()
-                self.fabric.backward(loss)
-                self.optimizer.step()
+            with self._own_stream():
+                self._train_on([part.to(self.fabric.device, non_blocking=True) for part in batch])
             self.step += 1
             yield
+            pause()
+
+    def _train_on(self, batch: list[Tensor]) -> None:
+        """Take a step, from a recording where there is one."""
+        images, labels, *further = batch
+        if len(labels) < 2 and world_size() == 1:
+            warnings.warn("a batch of one image is skipped.", stacklevel=2)
+            return
+        inputs = batch
+        work: Work = self._take_step
+        if images.dim() == 4 and self.model.config.augment == "flip-shift":
+            inputs = [to_device(draw_shifts(images), images.device), *batch]
+            work = self._shift_and_take_step
+        elif images.dim() == 4 and self.model.config.augment == "crops":
+            inputs = [crop_and_colour(images), labels, *further]
+        key = self._recording_key()
+        if key is None or self._recorder.obstacle is not None:
+            work(*inputs)
+            return
+        replayed = partial(self._note_replay, len(labels))
+        with without_looking():
+            self._recorder.run(work, inputs, key, replayed, self._remember)
+
+    def _shift_and_take_step(self, shifts: Tensor, *batch: Tensor) -> list[Tensor]:
+        images, *rest = batch
+        return self._take_step(mirror_and_shift(images, shifts), *rest)
+
+    def _take_step(self, *batch: Tensor) -> list[Tensor]:
+        """Compute the loss of an augmented batch and update the network; return the loss."""
+        loss = self.model.loss_of(batch, self.network, is_augmented=True)
+        assert loss is not None
+        self.optimizer.zero_grad()
+        self.fabric.backward(loss)
+        self._update()
+        return [loss.detach()]
+
+    def _update(self) -> None:
+        """Take a step of the optimiser; on a GPU its learning rate lies there, where a recorded
+        step reads the one of its epoch.
+        """
+        if self._rate is None or not self._is_fused:
+            self.optimizer.step()
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate
+        try:
+            with capturable(self.optimizer):
+                self.optimizer.step()
+        finally:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate
+
+    @property
+    def _is_fused(self) -> bool:
+        return all(group["fused"] for group in self.optimizer.param_groups)
+
+    def _obstacle(self) -> str | None:
+        """Return why steps are not recorded; None if they are, or will be."""
+        if self.fabric.device.type != "cuda":
+            return "there is no GPU"
+        if self.model.config.capture == "never":
+            return "capture is 'never'"
+        if world_size() > 1 or not self._is_fused:
+            return "several processes train together"
+        if self._recording_key() is None:
+            return f"the objective {self.model.config.objective!r} needs Python in every step"
+        return self._recorder.obstacle
+
+    def _recording_key(self) -> Hashable | None:
+        """Return what a recording of the next step fixes; None if it runs launch by launch."""
+        may_record = self._rate is not None and self.model.config.capture == "auto"
+        if not may_record or world_size() > 1 or not self._is_fused:
+            return None
+        return self.model.objective.recording_key()
+
+    @contextmanager
+    def _own_stream(self) -> Iterator[None]:
+        """Take a step on a stream of its own, where it can be recorded, behind all work before it
+        and ahead of all after it.
+        """
+        if self._stream is None or own_stream() is not None:
+            yield
+            return
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            yield
+        current.wait_stream(self._stream)
+
+    def _remember(self) -> Callable[[], None]:
+        """Return what sets back all that Python counts in a step."""
+        samples = dict(self.model.means.samples)
+        counts = [(part, _counts_of(part)) for part in self.model.objective.modules()]
+
+        def undo() -> None:
+            self.model.means.samples = samples
+            for part, numbers in counts:
+                vars(part).update(numbers)
+
+        return undo
+
+    def _note_replay(self, samples: int) -> None:
+        """Count what Python counts in a step."""
+        self.model.objective.note_replay()
+        self.model.means.count(self.model.reported, samples)
 
     @torch.no_grad()
     def _fit_weighting(self) -> None:
@@ -134,6 +259,10 @@ class Loop:
         self.model.means.reset()
         self.epoch, self.step = self.epoch + 1, 0
         return means
+
+
+def _counts_of(part: nn.Module) -> dict[str, int]:
+    return {name: value for name, value in vars(part).items() if type(value) is int}
 
 
 def fit(

@@ -4,7 +4,7 @@ images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ class RunningMeans:
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
-        self._samples: dict[str, int] = {}
+        self.samples: dict[str, int] = {}
 
     def add(self, values: Mapping[str, Tensor], samples: int) -> None:
         """Add the means of one batch, scalars; nothing waits for the device."""
@@ -39,29 +39,40 @@ class RunningMeans:
         for name, mean in zip(values, means, strict=True):
             if name not in self._sums or self._sums[name].device != mean.device:
                 self._sums[name] = self._sums.get(name, torch.zeros(())).to(mean.device)
-            self._samples[name] = self._samples.get(name, 0) + samples
         if means:
             # One kernel on a GPU
             torch._foreach_add_([self._sums[name] for name in values], means, alpha=samples)
+        self.count(values, samples)
+
+    def count(self, names: Iterable[str], samples: int) -> None:
+        """Count the samples of a batch whose means the device has added."""
+        for name in names:
+            self.samples[name] = self.samples.get(name, 0) + samples
 
     def compute(self) -> dict[str, float]:
         """Return the means; of several processes that have as many samples, those over all of
         them.
         """
-        everyone = gather_objects(
-            {name: float(total) / self._samples[name] for name, total in self._sums.items()}
-        )
-        return {name: sum(means[name] for means in everyone) / len(everyone) for name in self._sums}
+        own = {
+            name: float(total) / self.samples[name]
+            for name, total in self._sums.items()
+            if self.samples[name]
+        }
+        everyone = gather_objects(own)
+        return {name: sum(means[name] for means in everyone) / len(everyone) for name in own}
 
     def reset(self) -> None:
-        """Forget everything, for a new epoch."""
-        self._sums, self._samples = {}, {}
+        """Begin a new epoch; the sums stay where they are, and a recorded step adds to them."""
+        for total in self._sums.values():
+            total.zero_()
+        self.samples = dict.fromkeys(self.samples, 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return sums and numbers of samples, of tensors and plain values."""
         return {
-            name: {"sum": total.cpu().clone(), "samples": self._samples[name]}
+            name: {"sum": total.cpu().clone(), "samples": self.samples[name]}
             for name, total in self._sums.items()
+            if self.samples[name]
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -84,7 +95,7 @@ class RunningMeans:
                     f"the running mean of {name!r} is not a sum and a number of samples."
                 )
         self._sums = {name: entry["sum"].detach().float().clone() for name, entry in state.items()}
-        self._samples = {name: entry["samples"] for name, entry in state.items()}
+        self.samples = {name: entry["samples"] for name, entry in state.items()}
 
 
 def judge(logits: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:

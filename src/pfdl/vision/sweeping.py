@@ -197,9 +197,8 @@ def sweep(
     combinations = config.combinations()
     for values in combinations:
         _, one = config.candidate(values)
-        objective = make_objective(
-            one.objective, 2, num_classes=2, num_contexts=2, **one.objective_settings
-        )
+        parts: dict[str, Any] = dict(one.objective_settings)
+        objective = make_objective(one.objective, 2, num_classes=2, num_contexts=2, **parts)
         check_contexts(one, objective, splits[0])
     space = {name: distribution_to_json(one) for name, one in config.distributions().items()}
     settings = {**vars(config), "space": space, "ratio": ratio, "device": device}
@@ -226,7 +225,7 @@ def sweep(
             with progress_bar("training candidates", console) as show:
                 show(done, config.number)
                 for number, (_, found) in enumerate(
-                    run_tasks(work, tasks, at_once, threads), start=done + 1
+                    run_tasks(work, tasks, at_once, threads, device), start=done + 1
                 ):
                     show(number, config.number)
                     say(

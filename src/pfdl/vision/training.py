@@ -156,14 +156,13 @@ def train(
         model.prepare(data.train_set.labels, data.train_set.contexts)
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
         stop = held.enter_context(stop_signals())  # before this there is nothing to save
-        keeper = RunKeeper(
-            Loop(model, data.train_loader(), fabric), folder, monitor=monitor, stop=stop
-        )
+        loop = Loop(model, data.train_loader(fabric.device), fabric)
+        keeper = RunKeeper(loop, folder, monitor=monitor, stop=stop)
         if state is not None:
             keeper.restore(state)
         del state  # as large as the model
         logs = tensorboard and rank() == 0 and find_spec("tensorboard") is not None
-        _run(keeper, data.validation_loader(), shows=shows, logs=logs)
+        _run(keeper, data.validation_loader(fabric.device), shows=shows, logs=logs)
     return folder
 
 
@@ -172,6 +171,7 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
     writer: Any = None
     loop = keeper.loop
     started, first, is_told = time.monotonic(), loop.progress[0], not shows
+    first_epoch = loop.epoch
     try:
         with progress_bar("training", Console(stderr=True) if shows else None) as show:
             while not keeper.is_finished:
@@ -193,6 +193,8 @@ def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, 
                     writer = writer or SummaryWriter(keeper.folder / "tensorboard")
                     for name, value in row.items():
                         writer.add_scalar(name, value, loop.epoch - 1)
+                if shows and loop.epoch == first_epoch + 1 and loop.fabric.device.type == "cuda":
+                    _say(loop.pace)
                 if shows:
                     _say(_describe_epoch(row, loop.model.config.epochs, time.monotonic() - began))
             keeper.finish()

@@ -22,9 +22,17 @@ from pfdl.data.sources import ContextSource
 from pfdl.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.first_network import FirstNetwork
-from pfdl.vision.loading import EpochLoader, EpochSampler
+from pfdl.vision.loading import EpochLoader, EpochSampler, TensorBatches
 
 TRAIN, VALIDATION = "train", "validation"
+
+CPU = torch.device("cpu")
+
+JUDGED = 512
+"""Validation images that a GPU judges at a time, where they lie on it."""
+
+GPU_LIMIT = 4 << 30
+"""Bytes of images that may lie on a GPU while it trains; more of them stream from the CPU."""
 
 
 class TrainingData:
@@ -93,7 +101,18 @@ class TrainingData:
             for images, part in zip(sets, torch.split(contexts, sizes), strict=True):
                 images.contexts = part
 
-    def train_loader(self) -> EpochLoader:
+    def lies_on(self, device: torch.device) -> bool:
+        """Return whether the images lie on the device as bytes while one process trains: a GPU that
+        has room for them.
+        """
+        if device.type != "cuda" or world_size() > 1:
+            return False
+        images = sum(len(images) for images in self._sets.values())
+        needed = images * 3 * self.config.image_size**2
+        free, _ = torch.cuda.mem_get_info(device)
+        return needed <= min(GPU_LIMIT, free // 4)
+
+    def train_loader(self, device: torch.device = CPU) -> EpochLoader | TensorBatches:
         """Return batches of one size, in an order that the seed and the epoch decide."""
         labels, contexts = self.train_set.labels, self.train_set.contexts
         draws = None
@@ -102,14 +121,20 @@ class TrainingData:
         sampler = EpochSampler(
             self.config, labels, contexts, draws, processes=world_size(), rank=rank()
         )
+        if self.lies_on(device):
+            parts = _parts_of(self.train_set, device)
+            return TensorBatches(parts, self.config.batch_size, sampler)
         return EpochLoader(_Labelled(self.train_set), sampler=sampler, **self._settings())
 
-    def validation_loader(self) -> DataLoader[Any] | None:
+    def validation_loader(self, device: torch.device = CPU) -> DataLoader[Any] | None:
         """Return the validation set in order, to each process its part; None if the manifest holds
         none out.
         """
         if VALIDATION not in self._sets:
             return None
+        if self.lies_on(device):
+            on_device = _OnDevice(_parts_of(self._sets[VALIDATION], device))
+            return DataLoader(on_device, JUDGED, generator=torch.Generator(), collate_fn=tuple)
         images = _Labelled(self._sets[VALIDATION])
         sampler: DistributedSampler[Any] = DistributedSampler(
             images, world_size(), rank(), shuffle=False
@@ -203,6 +228,26 @@ def _is_sound(found: InferredContexts) -> bool:
     if found.contexts.min() < 0 or not isinstance(found.sentence, str):
         return False
     return found.draws is None or bool((found.draws > 0).all() and (found.draws < math.inf).all())
+
+
+def _parts_of(images: ContextImages, device: torch.device) -> list[Tensor]:
+    """Return images as bytes, labels, contexts and indices on a device."""
+    parts = (images.images, images.labels, images.contexts, torch.arange(len(images)))
+    return [part.to(device) for part in parts]
+
+
+class _OnDevice(Dataset[tuple[Tensor, ...]]):
+    """Batches of samples that lie on a device."""
+
+    def __init__(self, parts: Sequence[Tensor]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
+        rows = torch.tensor(indices).to(self.parts[0].device)
+        return tuple(part[rows] for part in self.parts)
 
 
 class _Labelled(Dataset[tuple[Tensor, ...]]):

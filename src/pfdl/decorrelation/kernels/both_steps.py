@@ -27,7 +27,7 @@ def serve(penalty: PartialDecorrelation, u: Tensor, batch: Batch) -> bool:
     kernels = choose_kernels(g.kernel, u, g.first_weight.dtype, g.hidden, g.activation)
     if kernels is None or not (u.requires_grad and torch.is_grad_enabled()):
         return False
-    if batch.processes > 1 or (u.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if batch.processes > 1:
         return False
     from pfdl.decorrelation.kernels.triton_adam import can_step
 
@@ -46,7 +46,7 @@ def run(penalty: PartialDecorrelation, u: Tensor, weight: float) -> Tensor:
         penalty.fit_steps,
         penalty.center,
         penalty.decomposition.sharing,
-        _state_of(penalty),
+        state_of(penalty),
     )
     results = penalty.captured.run(lambda u: both_steps(penalty, u, flags), [u.detach()], settings)
     penalty.late_report.send()
@@ -109,7 +109,7 @@ def _lay_out(penalty: PartialDecorrelation, u: Tensor) -> OneHidden:
     )
 
 
-def _state_of(penalty: PartialDecorrelation) -> Hashable:
+def state_of(penalty: PartialDecorrelation) -> Hashable:
     """Return the settings of the optimiser and where its tensors lie."""
     optimizer = penalty.optimizer
     (group,) = optimizer.param_groups

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pfdl._internal.cuda_graphs import may_look
 from pfdl._internal.validation import check_count, check_number
 from pfdl.objectives.base import Penalty
+
+
+class Compared(NamedTuple):
+    """A number for each environment, and whether it counts: 1.0, or 0.0 where the batch lacks it.
+
+    With ``prepare`` the environments of the training set, otherwise those of the batch.
+    """
+
+    values: Tensor
+    counts: Tensor
+
+    def mean(self) -> Tensor:
+        """Return the mean over the environments that count."""
+        return (self.values * self.counts).sum() / self.counts.sum()
+
+    def variance(self) -> Tensor:
+        """Return the population variance over the environments that count."""
+        return Compared((self.values - self.mean()).square(), self.counts).mean()
 
 
 class EnvironmentPenalty(Penalty):
@@ -43,6 +62,41 @@ class EnvironmentPenalty(Penalty):
         self.weight = weight
         self.anneal = anneal
         self.completed_calls = 0
+        self._number: int | None = None  # of environments, once all training samples were seen
+
+    def prepare(self, labels: Tensor, environments: Tensor) -> None:
+        """Count the environments of all training samples, shape (n,)."""
+        check_environments(environments, len(labels))
+        self._number = int(environments.max()) + 1
+
+    def recording_key(self) -> Hashable | None:
+        """Return the weight of the next call, once the number of environments is known."""
+        return None if self._number is None else (self.current_weight(), self._number)
+
+    def note_replay(self) -> None:
+        """Count a training call."""
+        self.completed_calls += 1
+
+    def membership(self, environments: Tensor) -> Tensor | None:
+        """Return whether each sample, (n,), is in each environment of the training set, (n, e), as
+        0.0 and 1.0; None before :meth:`prepare`, or if there are environments beside these.
+        """
+        check_environments(environments, len(environments))
+        if self._number is None or (may_look() and int(environments.max()) >= self._number):
+            return None
+        numbers = torch.arange(self._number, device=environments.device)
+        return (environments[:, None] == numbers).float()
+
+    def average(self, values: Tensor, environments: Tensor) -> Compared:
+        """Return the mean of ``values``, shape (n,), in each environment."""
+        check_environments(environments, len(values))
+        members = self.membership(environments)
+        if members is None:
+            means = environment_means(values, environments)
+            return Compared(means, torch.ones_like(means))
+        members = members.to(values.dtype)
+        samples = members.sum(0)
+        return Compared(values @ members / samples.clamp(min=1), (samples > 0).to(values.dtype))
 
     def current_weight(self) -> float:
         """Return the weight that the next call will use."""
@@ -104,7 +158,7 @@ def check_environments(environments: Tensor, samples: int) -> None:
         )
     if not samples:
         raise ValueError("the batch has no samples; give at least one.")
-    if bool((environments < 0).any()):
+    if may_look() and bool((environments < 0).any()):
         raise ValueError(
             "environments go below 0, and −1 stands for unknown; number them from 0, and leave out"
             " the rest."

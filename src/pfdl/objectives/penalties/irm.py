@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pfdl.objectives.penalties.environments import EnvironmentPenalty, environment_means
+from pfdl.objectives.penalties.environments import Compared, EnvironmentPenalty
 from pfdl.objectives.risks import scale_gradients
 
 
@@ -31,4 +31,5 @@ class IRM(EnvironmentPenalty):
 
     def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
         """Return the mean over environments of the squared derivative, without the weight."""
-        return environment_means(scale_gradients(logits, labels), environments).square().mean()
+        slopes = self.average(scale_gradients(logits, labels), environments)
+        return Compared(slopes.values.square(), slopes.counts).mean()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from torch import Tensor
 
 from pfdl._internal.validation import check_matrix, check_number
@@ -28,6 +30,10 @@ class Quantization(Penalty):
         super().__init__()
         check_number("weight", weight)
         self.weight = weight
+
+    def recording_key(self) -> Hashable:
+        """Return the weight."""
+        return self.weight
 
     def forward(self, features: Tensor) -> Tensor:
         """Return minus the weighted sum of squares of features, shape (n, p)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pfdl.objectives.penalties.environments import EnvironmentPenalty, environment_means
+from pfdl.objectives.penalties.environments import EnvironmentPenalty
 from pfdl.objectives.risks import sample_risks
 
 
@@ -30,4 +30,4 @@ class VREx(EnvironmentPenalty):
 
     def compare(self, logits: Tensor, labels: Tensor, environments: Tensor) -> Tensor:
         """Return the population variance of the environments' risks, without the weight."""
-        return environment_means(sample_risks(logits, labels), environments).var(correction=0)
+        return self.average(sample_risks(logits, labels), environments).variance()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pfdl._internal.cuda_graphs import may_look
 from pfdl._internal.validation import check_number
 from pfdl.objectives.weightings.groups import GroupWeighting, check_groups, group_counts, grown
 
@@ -49,7 +50,9 @@ class Balance(GroupWeighting):
         """
         labels, environments = check_groups(labels, environments)
         known = environments >= 0
-        table = grown(self.table, labels[known], environments[known])
+        table = self.table
+        if may_look():
+            table = grown(table, labels[known], environments[known])
         if self.training and not self._prepared:
             table = table + group_counts(labels[known], environments[known], table)
             self.table = table
@@ -59,7 +62,8 @@ class Balance(GroupWeighting):
             if self.equal_classes:
                 of_class = table.sum(1, keepdim=True).clamp(min=1)
                 of_group = of_group / of_class * table.sum() / len(table)
-            weights[known] = of_group[labels[known], environments[known]]
+            of_sample = of_group[labels.clamp(max=len(table) - 1), environments.clamp(min=0)]
+            weights = torch.where(known, of_sample, weights)
         return self.finish(weights)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import torch
@@ -57,6 +58,10 @@ class CNBB(Weighting):
     def from_data(cls, shape: DataShape, **settings: Any) -> tuple[CNBB, Quantization]:
         """Build both terms of the method."""
         return cls(**settings), Quantization()
+
+    def recording_key(self) -> Hashable:
+        """Return the settings of the inner optimisation."""
+        return (self.steps, self.learning_rate, self.size_weight)
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""

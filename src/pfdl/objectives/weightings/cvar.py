@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from torch import Tensor
 
 from pfdl._internal.validation import check_number
@@ -32,6 +34,10 @@ class CVaR(Weighting):
                 f"share is {share}; give the part of a batch that counts, above 0 and up to 1."
             )
         self.share = share
+
+    def recording_key(self) -> Hashable:
+        """Return the share."""
+        return self.share
 
     def forward(self, risks: Tensor) -> Tensor:
         """Weigh a batch by its risks, shape (n,)."""

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pfdl._internal.collapse import describe_collapse
+from pfdl._internal.cuda_graphs import may_look
 from pfdl._internal.validation import check_count, check_matrix, check_number, describe_non_finite
 from pfdl.objectives.base import Weighting
 
@@ -105,6 +107,10 @@ class DWR(Weighting):
         """
         return decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
 
+    def recording_key(self) -> Hashable:
+        """Return where the weights lie, which every fit makes anew."""
+        return self.sample_weights.data_ptr()
+
     def forward(self, indices: Tensor) -> Tensor:
         """Return the weights of the samples with these numbers, shape (n,); their mean over all
         samples is 1.
@@ -114,7 +120,7 @@ class DWR(Weighting):
                 "indices are not one whole number per sample; give a tensor of shape (n,)."
             )
         known = len(self.sample_weights)
-        if len(indices):
+        if len(indices) and may_look():
             first = int(indices.min())
             last = int(indices.max())
             if first < 0 or last >= known:
@@ -185,6 +191,10 @@ class BatchDWR(Weighting):
         check_number("learning_rate", learning_rate)
         self.steps = steps
         self.learning_rate = learning_rate
+
+    def recording_key(self) -> Hashable:
+        """Return the settings of the solver."""
+        return (self.steps, self.learning_rate)
 
     def forward(self, features: Tensor) -> Tensor:
         """Learn the weights of a batch of features, shape (n, p)."""

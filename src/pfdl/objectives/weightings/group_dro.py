@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pfdl._internal.cuda_graphs import may_look
 from pfdl._internal.validation import check_number
 from pfdl.objectives.risks import check_risks
 from pfdl.objectives.weightings.groups import (
@@ -107,12 +108,11 @@ class GroupDRO(GroupWeighting):
             # normalisation.
             gain = sums / sizes.clamp(min=1) + self.adjustment * counts.clamp(min=1).rsqrt()
             log_shares = _normalize(log_shares + several * self.step_size * gain, seen)
-            if not bool(torch.isfinite(log_shares).all()):
+            if may_look() and not bool(torch.isfinite(log_shares).all()):
                 raise ValueError(
                     f"risks go up to {risks.max().item():.3g}; the shares of the groups overflow."
                 )
-            self.table = torch.where(seen, counts.clamp(min=1), 0.0)
-            self.log_shares = log_shares
+            self._keep(torch.where(seen, counts.clamp(min=1), 0.0), log_shares)
         share_present = torch.where(sizes > 0, log_shares, -torch.inf).flatten().logsumexp(0)
         of_group = (log_shares - share_present).exp() / sizes.clamp(min=1)
         weights = of_group[labels, environments].to(risks.dtype)
@@ -120,6 +120,14 @@ class GroupDRO(GroupWeighting):
         if self.renormalize:
             return weights
         return weights * torch.where(several, share_present.exp(), 1.0).to(weights)
+
+    def _keep(self, table: Tensor, log_shares: Tensor) -> None:
+        """Take up the new table and shares: in place, where a recorded step will look for them."""
+        if may_look() and table.shape != self.table.shape:
+            self.table = torch.zeros_like(table)
+            self.log_shares = torch.zeros_like(log_shares)
+        self.table.copy_(table)
+        self.log_shares.copy_(log_shares)
 
     def check_loaded(self) -> None:
         """Refuse shares that are none of the groups in the table."""

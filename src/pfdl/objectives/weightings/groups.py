@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pfdl._internal.cuda_graphs import may_look
 from pfdl.objectives.base import Weighting
 
 MOST_GROUPS = 10**7
@@ -33,6 +35,12 @@ class GroupWeighting(Weighting):
         self.register_buffer("table", torch.zeros(0, 0))
         self._prepared = False  # whether the table has counts of all training samples
 
+    def recording_key(self) -> Hashable | None:
+        """Return where the buffers lie once all groups are known; before, tables may grow."""
+        if not self._prepared:
+            return None
+        return tuple(buffer.data_ptr() for buffer in self.buffers())
+
     def check_loaded(self) -> None:
         """Refuse counts that are none."""
         if self.table.numel() > MOST_GROUPS or bool((self.table < 0).any()):
@@ -47,7 +55,7 @@ def grown(table: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:
     Raises:
         ValueError: If the numbers are too large for a table.
     """
-    if not len(labels):
+    if not len(labels) or not may_look():
         return table
     old_rows, old_columns = table.shape
     rows = max(int(labels.max()) + 1, old_rows)
@@ -73,6 +81,8 @@ def check_groups(
             f"there are {len(classes)} labels and {len(contexts)} environments; give as many of"
             " each."
         )
+    if not may_look():
+        return classes, contexts
     if bool((classes < 0).any()):
         raise ValueError(f"labels go down to {int(classes.min())}; number the classes from 0.")
     if all_known and bool((contexts < 0).any()):
@@ -92,7 +102,7 @@ def _whole_numbers(name: str, values: Tensor) -> Tensor:
             " number per sample, shape (n,)."
         )
     whole = values.long()
-    if not torch.equal(values, whole.to(values.dtype)):
+    if may_look() and not torch.equal(values, whole.to(values.dtype)):
         raise ValueError(f"{name} must be whole numbers; they have dtype {values.dtype}.")
     return whole
 

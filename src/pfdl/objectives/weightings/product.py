@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import chain
 
 import torch
@@ -24,6 +24,16 @@ class Product(Weighting):
         self.factors = nn.ModuleList(factors)
         needs = chain.from_iterable(factor.needs for factor in self._factors())
         self.needs = tuple(dict.fromkeys(needs))
+
+    def recording_key(self) -> Hashable | None:
+        """Return what a recording of all factors would fix; None if one cannot be recorded."""
+        keys = tuple(factor.recording_key() for factor in self._factors())
+        return None if None in keys else keys
+
+    def note_replay(self) -> None:
+        """Let every factor count the call."""
+        for factor in self._factors():
+            factor.note_replay()
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """Return one weight per sample, from the tensors that the factors need."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,10 @@ class Uniform(Weighting):
     """Weights of 1: the risk is the plain mean, as in empirical risk minimisation."""
 
     needs = ("risks",)
+
+    def recording_key(self) -> Hashable:
+        """Return that there is nothing to fix."""
+        return ()
 
     def forward(self, risks: Tensor) -> Tensor:
         """Return ones in the shape of the risks."""
