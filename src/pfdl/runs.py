@@ -26,8 +26,10 @@ from pfdl._internal.files import TEMPORARY, read_json, write_json
 
 FORMAT = "pfdl-run-2"
 CONFIG = "config.json"
-MANIFEST, METRICS = "manifest.csv", "metrics.csv"
-INFERRED_CONTEXTS, WHY_CONTEXTS = "contexts.csv", "contexts.json"
+MANIFEST = "manifest.csv"
+METRICS = "metrics.csv"
+INFERRED_CONTEXTS = "contexts.csv"
+WHY_CONTEXTS = "contexts.json"
 """In the folder of a training: the split, what was logged; the inferred contexts, and why they are
 believed.
 """
@@ -224,7 +226,8 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any], depth: int
     """List the names of settings that differ; of nested settings, the inner names."""
     names: list[str] = []
     for name in {**first, **second}:
-        one, other = first.get(name), second.get(name)
+        one = first.get(name)
+        other = second.get(name)
         if one == other and (name in first) == (name in second):
             continue
         if depth > 1 and isinstance(one, dict) and isinstance(other, dict):

@@ -21,7 +21,9 @@ def lazy_names(
             name of one of these: importing it would put it in the other's place.
         packages: Sub-packages that can be reached as attributes, too.
     """
-    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+    homes: dict[str, str] = {}
+    for module, names in modules.items():
+        homes.update(dict.fromkeys(names, f"{package}.{module}"))
 
     def get(name: str) -> Any:
         if name in homes:

@@ -12,6 +12,7 @@ import copy
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, TypeGuard
 
 import torch
@@ -112,9 +113,8 @@ def checked_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> d
     Raises:
         ValueError: If the state does not fit.
     """
-    saved, saved_groups = (
-        map(state.get, ("state", "param_groups")) if isinstance(state, Mapping) else (None, None)
-    )
+    saved = state.get("state") if isinstance(state, Mapping) else None
+    saved_groups = state.get("param_groups") if isinstance(state, Mapping) else None
     if not isinstance(saved, Mapping) or not isinstance(saved_groups, (list, tuple)):
         raise ValueError(
             "the optimiser state is not a mapping with 'state' and 'param_groups'; give a"
@@ -127,22 +127,20 @@ def checked_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> d
             f"{len(own['param_groups'])}."
         )
     groups = [_with_settings(*pair) for pair in zip(own["param_groups"], saved_groups, strict=True)]
-    known = [number for group in groups for number in group["params"]]
+    known = list(chain.from_iterable(group["params"] for group in groups))
     if unknown := saved.keys() - set(known):
         raise ValueError(
             f"the optimiser state has values for the parameter {unknown.pop()!r}, which is in no"
             " group."
         )
     made = _made_by_a_step(optimizer, groups, own["state"]) if saved else {}
-    found: dict[int, Any] = {
-        number: copy_like(
-            made.get(number, {}), saved[number], f"parameter {number} of the optimiser state"
-        )
-        for number in known
-        if number in saved
-    }
-    _check_usable(optimizer, groups, found)
-    return {"state": found, "param_groups": groups}
+    checked: dict[int, Any] = {}
+    for number in known:
+        if number in saved:
+            what = f"parameter {number} of the optimiser state"
+            checked[number] = copy_like(made.get(number, {}), saved[number], what)
+    _check_usable(optimizer, groups, checked)
+    return {"state": checked, "param_groups": groups}
 
 
 def copy_like(own: Any, saved: Any, name: str) -> Any:
@@ -165,18 +163,23 @@ def copy_like(own: Any, saved: Any, name: str) -> Any:
     if isinstance(own, Tensor):
         return _tensor_like(own, torch.as_tensor(saved) if _is_number(saved) else saved, name)
     if isinstance(own, Mapping):
-        if not isinstance(saved, Mapping) or set(saved) != set(own):
-            names = sorted(map(str, saved)) if isinstance(saved, Mapping) else _shown(saved)
-            raise ValueError(f"{name} has {names}; it must have {sorted(map(str, own))}.")
-        return {
-            key: copy_like(value, saved[key], f"{key!r} of {name}") for key, value in own.items()
-        }
+        return _mapping_like(own, saved, name)
     if isinstance(own, (list, tuple)):
         if isinstance(saved, (list, tuple)) and len(saved) == len(own):
             return type(own)(copy_like(a, b, name) for a, b in zip(own, saved, strict=True))
-    elif _is_number(saved) if _is_number(own) else type(saved) is type(own):
+    elif _is_number(own):
+        if _is_number(saved):
+            return saved
+    elif type(saved) is type(own):
         return saved
     raise ValueError(f"{name} is {_shown(saved)}; it must be like {_shown(own)}.")
+
+
+def _mapping_like(own: Mapping[Any, Any], saved: Any, name: str) -> dict[Any, Any]:
+    if not isinstance(saved, Mapping) or set(saved) != set(own):
+        names = sorted(map(str, saved)) if isinstance(saved, Mapping) else _shown(saved)
+        raise ValueError(f"{name} has {names}; it must have {sorted(map(str, own))}.")
+    return {key: copy_like(value, saved[key], f"{key!r} of {name}") for key, value in own.items()}
 
 
 def _tensor_like(own: Tensor, saved: Any, name: str) -> Tensor:
@@ -227,15 +230,10 @@ def _made_by_a_step(optimizer: Optimizer, groups: list[Group], state: States) ->
     """Return what the optimiser keeps for each parameter after a step; some make a part of it when
     they are built.
     """
-    start = {
-        number: {
-            name: _zeros_like(value) if isinstance(value, Tensor) else value
-            for name, value in moments.items()
-        }
-        for number, moments in state.items()
-    }
+    start = {number: _cleared(moments) for number, moments in state.items()}
     try:
-        return _trial_step(optimizer, groups, start)[1]
+        _, after = _trial_step(optimizer, groups, start)
+        return after
     except Exception as error:
         raise ValueError(
             f"the state of {type(optimizer).__name__} cannot be checked, because a trial step"
@@ -258,6 +256,14 @@ def _check_usable(optimizer: Optimizer, groups: list[Group], state: States) -> N
         )
 
 
+def _cleared(moments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an optimiser keeps for a parameter, with zeros in its tensors."""
+    return {
+        name: _zeros_like(value) if isinstance(value, Tensor) else value
+        for name, value in moments.items()
+    }
+
+
 def _trial_step(
     optimizer: Optimizer, groups: list[Group], start: States
 ) -> tuple[list[Tensor], States]:
@@ -272,11 +278,12 @@ def _trial_step(
     others = vars(optimizer).keys() - vars(trial).keys() - {"step", "found_inf", "grad_scale"}
     vars(trial).update({name: getattr(optimizer, name) for name in others})
     trial.state = defaultdict(dict)
-    trial.param_groups = [
-        {**group, "params": [_ramp_like(parameter).requires_grad_() for parameter in own["params"]]}
-        for group, own in zip(groups, optimizer.param_groups, strict=True)
-    ]
-    copies = [parameter for group in trial.param_groups for parameter in group["params"]]
+    trial.param_groups = []
+    copies: list[Tensor] = []
+    for group, own in zip(groups, optimizer.param_groups, strict=True):
+        parameters = [_ramp_like(parameter).requires_grad_() for parameter in own["params"]]
+        trial.param_groups.append({**group, "params": parameters})
+        copies += parameters
     before = [scratch.detach().clone() for scratch in copies]
     for number, scratch in enumerate(copies):
         scratch.grad = before[number].clone()

@@ -106,14 +106,12 @@ def write_options(config: Any) -> list[str]:
     words: list[str] = []
     for one in fields(config):
         value = getattr(config, one.name)
+        pairs: list[tuple[str, Any]] = []
         if isinstance(value, Mapping):
-            pairs = [
-                (f"{part}.{name}", content)
-                for part, inner in value.items()
-                for name, content in inner.items()
-            ]
-        else:
-            pairs = [(one.name, value)] if value != one.default else []
+            for part, inner in value.items():
+                pairs += [(f"{part}.{name}", content) for name, content in inner.items()]
+        elif value != one.default:
+            pairs.append((one.name, value))
         for name, content in pairs:
             text = content if isinstance(content, str) else json.dumps(content)
             long = name.replace("_", "-")

@@ -86,6 +86,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         "; did you mean 'learning_rate'?"
     """
     names = list(known)
-    initials = [one for one in names if "".join(word[:1] for word in one.split("_")) == name]
-    close = initials or get_close_matches(name, names, n=3)
+    abbreviated = [candidate for candidate in names if _initials(candidate) == name]
+    close = abbreviated or get_close_matches(name, names, n=3)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.split("_"))

@@ -122,7 +122,8 @@ def takes_settings(
                 add_own_files(own_files)
             written = {} if config_file is None else read_config_file(config_file)
             if TrainingConfig in kinds.values():
-                given, written = _name_features(given), _name_features(written)
+                given = _name_features(given)
+                written = _name_features(written)
                 asked = {**given, **written, **dict(map(_pair, settings or []))}
                 written = {**presets_of(asked), **written}
             configs = read_settings(
@@ -267,7 +268,8 @@ def _settings_of(kind: Any, without: Collection[str]) -> list[Field[Any]]:
 def _make_options(
     kind: Any, without: Collection[str], all_shown: bool, defaults: Mapping[str, Any]
 ) -> list[inspect.Parameter]:
-    words, hints = describe_settings(kind), get_type_hints(kind)
+    words = describe_settings(kind)
+    hints = get_type_hints(kind)
     made = []
     for one in _settings_of(kind, without):
         if one.metadata["shown"] or all_shown:

@@ -26,7 +26,8 @@ HIDDEN_CONTEXT = -1
 CACHE_LIMIT = 2 << 30
 """Sets of up to this many bytes are kept in memory unless told otherwise."""
 
-INDEX, PIXELS = "index.json", "pixels.npy"
+INDEX = "index.json"
+PIXELS = "pixels.npy"
 """The files of stored images: what they are, written last, and their pixels."""
 
 MAX_INDEX = 1 << 31
@@ -73,7 +74,9 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
         reveal_contexts: bool = False,
     ) -> None:
         check_count("size", size, 1)
-        self._source, self._rows, self._size = source, manifest.rows_of(set_name), size
+        self._source = source
+        self._rows = manifest.rows_of(set_name)
+        self._size = size
         self.labels, self.contexts = (
             torch.tensor(numbers) for numbers in manifest.numbers_of(set_name)
         )

@@ -18,8 +18,11 @@ from torch import Tensor
 from pfdl._internal.files import read_frame, write_atomically
 from pfdl.data.sources import ContextSource, Sample
 
-PATHS, HASHES, MATRIX = "paths", "sha256", "features"
-NETWORK, FINGERPRINT = "network", "fingerprint"
+PATHS = "paths"
+HASHES = "sha256"
+MATRIX = "features"
+NETWORK = "network"
+FINGERPRINT = "fingerprint"
 """The arrays of a file of features; only the paths and the matrix are needed."""
 
 MOST_BYTES = 1 << 33
@@ -159,7 +162,8 @@ def _checked(arrays: Mapping[str, NDArray[Any]]) -> FeatureTable:
     lacking = [name for name in (PATHS, MATRIX) if name not in arrays]
     if lacking:
         raise ValueError(f"there is no array {lacking[0]!r}; needed are {PATHS!r} and {MATRIX!r}.")
-    paths, matrix = arrays[PATHS], arrays[MATRIX]
+    paths = arrays[PATHS]
+    matrix = arrays[MATRIX]
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or not matrix.shape[1]:
         raise ValueError(f"the features have the shape {matrix.shape}; give numbers, (n, p).")
     hashes = arrays.get(HASHES, np.full(len(paths), "", dtype=np.str_))
@@ -204,7 +208,8 @@ class FeatureImages:
 
     def __init__(self, pictures: ContextSource, table: FeatureTable) -> None:
         self.pictures = pictures
-        self.num_features, self.network = table.num_features, table.network
+        self.num_features = table.num_features
+        self.network = table.network
         self.fingerprint = table.fingerprint
         by_hash = {hashed: row for row, hashed in enumerate(table.sha256) if hashed}
         by_path = {path: row for row, path in enumerate(table.paths)}

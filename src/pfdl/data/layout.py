@@ -104,15 +104,15 @@ def _read_folders(
     splits = {path: sets.get(path.partition("/")[0], "") for path in paths}
     # Folders below that of the set, and the file
     names = {path: path.split("/")[bool(sets) :] for path in paths}
-    depths = {
-        split: _find_depth(root, split, [names[path] for path in paths if splits[path] == split])
-        for split in sets.values() or [""]
-    }
-    pairs = {
-        (names[path][0], names[path][1])
-        for path in paths
-        if len(names[path]) == depths[splits[path]] == 3
-    }
+    depths = {}
+    for split in sets.values() or [""]:
+        of_set = [names[path] for path in paths if splits[path] == split]
+        depths[split] = _find_depth(root, split, of_set)
+    pairs = set()
+    for path, split in splits.items():
+        if len(names[path]) == depths[split] == 3:
+            outer, inner, _ = names[path]
+            pairs.add((outer, inner))
     order = _choose_layout(root, pairs, layout, known_classes) if pairs else "class"
     samples = []
     for path, split in splits.items():
@@ -180,14 +180,16 @@ def _choose_layout(
     """Say whether the outer or the inner of two folders is the class."""
     if layout is not None:
         return layout
-    outer, inner = ({pair[level] for pair in pairs} for level in (0, 1))
+    outer = {first for first, _ in pairs}
+    inner = {second for _, second in pairs}
     if (outer <= set(known_classes)) != (inner <= set(known_classes)):
         return CLASS_FIRST if outer <= set(known_classes) else CONTEXT_FIRST
     if _name_contexts(outer) != _name_contexts(inner):
         return CONTEXT_FIRST if _name_contexts(outer) else CLASS_FIRST
     is_grid = len(pairs) >= _SHARE_OF_COMBINATIONS * len(outer) * len(inner)
     if is_grid and len(outer) > 1 and len(inner) > 1:
-        first, second = _listed(sorted(outer)), _listed(sorted(inner))
+        first = _listed(sorted(outer))
+        second = _listed(sorted(inner))
         raise ValueError(
             f"{printable(place)} can be read in two ways, as its folders all have the same folders"
             f" in them:\n  {CLASS_FIRST}: the classes are {first}, in the contexts {second}\n "

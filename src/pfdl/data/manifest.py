@@ -122,7 +122,8 @@ class Manifest:
         """Return the names of the sets that have images: train, validation, test, then the tests by
         ratio.
         """
-        return tuple(sorted({name for row in self.rows for name in row.sets}, key=_set_order))
+        names = set[str]().union(*(row.sets for row in self.rows))
+        return tuple(sorted(names, key=_set_order))
 
     def rows_of(self, set_name: str) -> tuple[ManifestRow, ...]:
         """Return the images of a set, in the order of the paths; ValueError if there is no such
@@ -216,7 +217,8 @@ def read_manifest(path: str | Path) -> Manifest:
             raise FileNotFoundError(
                 f"there is no file {part} (a manifest is a .csv and a .json file of one name)."
             )
-    content, parameters = read_bytes_file(csv_path), read_json(json_path)
+    content = read_bytes_file(csv_path)
+    parameters = read_json(json_path)
     _check_parameters(json_path, parameters)
     del parameters["format"]
     if hash_bytes(content) != parameters.pop("csv_sha256", None):

@@ -125,7 +125,8 @@ def make_mmads(
         )
     rng = np.random.default_rng(seed)
     half = p // 2
-    stable, unstable = np.arange(half), np.arange(half, p)
+    stable = np.arange(half)
+    unstable = np.arange(half, p)
     biased = unstable[: round(_BIASED_SHARE * p)]
     beta = true_coefficients(p)
     mixing = _mixing(setting, half)
@@ -133,7 +134,8 @@ def make_mmads(
     rate = _EXPONENT * math.log(abs(r)) * scale
 
     kept: list[tuple[FloatArray, FloatArray]] = []
-    missing, chunk = n, 2 * n
+    missing = n
+    chunk = 2 * n
     while missing > 0:
         first, second = (
             rng.standard_normal((chunk, columns)) for columns in (mixing.shape[1] - half, half)
@@ -176,7 +178,8 @@ def _mixing(setting: Setting, half: int) -> FloatArray:
     """Return A for which (S, V) = A e before the selection, where e is independent and standard
     normal.
     """
-    identity, zero = np.eye(half), np.zeros((half, half))
+    identity = np.eye(half)
+    zero = np.zeros((half, half))
     following = np.roll(identity, 1, axis=1)  # following @ v is v shifted by one
     if setting == "v_to_s":
         return np.block([[0.2 * identity + 0.8 * following, identity], [identity, zero]])
@@ -200,10 +203,8 @@ def _condition(
         by standard normal noise.
     """
     others = np.setdiff1d(np.arange(len(covariance)), biased)
-    among_others, towards_biased = (
-        covariance[np.ix_(others, others)],
-        covariance[np.ix_(others, biased)],
-    )
+    among_others = covariance[np.ix_(others, others)]
+    towards_biased = covariance[np.ix_(others, biased)]
     slopes = np.linalg.solve(among_others, towards_biased).astype(np.float64)
     conditional = covariance[np.ix_(biased, biased)] - towards_biased.T @ slopes
     eigenvalues, vectors = np.linalg.eigh(conditional)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from pfdl.data.images import as_rgb, hash_pixels, to_tensor
 from pfdl.data.layout import SPLIT_NAMES, list_folder
 from pfdl.data.manifest import Manifest
 from pfdl.data.shapes import Shapes
-from pfdl.data.sources import ContextSource, ImageFiles, Sample
+from pfdl.data.sources import ContextSource, ImageFiles, Listing, Sample
 from pfdl.data.tables import TABLES, is_table, list_table
 
 SHAPES = "shapes"
@@ -99,27 +99,33 @@ def open_images(
     if is_shapes:
         return _open_shapes(described)
     if not is_place:
-        if all(hasattr(data, name) for name in ("samples", "description", "load")):
-            source: ContextSource = data
-            return source
-        return DatasetSource(data, columns=columns)
-    path = root = Path(data)
-    list_files = partial(
-        list_folder, layout=layout, known_classes=() if like is None else like.classes
-    )
+        return data if _is_source(data) else DatasetSource(data, columns=columns)
+    path = Path(data)
     if is_listed:
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"there is no file {path}; name a table of images (CSV or Parquet)."
-            )
         root = Path(image_root or path.parent)
-        hints = described.get("columns") if isinstance(described.get("columns"), dict) else None
-        list_files = partial(
-            list_table, table=path, columns=columns, hints=hints, searches=image_root is None
-        )
+        list_files = _lister_of_table(path, columns, described.get("columns"), image_root is None)
+    else:
+        root = path
+        known_classes = () if like is None else like.classes
+        list_files = partial(list_folder, layout=layout, known_classes=known_classes)
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}; name the one that the images are in.")
     return ImageFiles(root, list_files, on_bad_image=on_bad_image)
+
+
+def _is_source(data: Any) -> TypeGuard[ContextSource]:
+    return all(hasattr(data, name) for name in ("samples", "description", "load"))
+
+
+def _lister_of_table(
+    table: Path, columns: Mapping[str, str] | None, hints: Any, searches: bool
+) -> partial[Listing]:
+    if not table.is_file():
+        raise FileNotFoundError(
+            f"there is no file {table}; name a table of images (CSV or Parquet)."
+        )
+    usable = hints if isinstance(hints, dict) else None
+    return partial(list_table, table=table, columns=columns, hints=usable, searches=searches)
 
 
 def _open_shapes(described: Mapping[str, Any]) -> ContextSource:
@@ -234,7 +240,10 @@ class DatasetSource:
                 for role in ("context", "group")
             )
         elif isinstance(item, Sequence) and not isinstance(item, str) and len(item) >= 2:
-            image, label, context, group = item[0], item[1], "", ""
+            image = item[0]
+            label = item[1]
+            context = ""
+            group = ""
         else:
             raise ValueError(
                 f"{where} is a {type(item).__name__}; give (image, label) or a dictionary with"
@@ -296,13 +305,18 @@ def _read_image(image: Any) -> Image.Image:
         )
     if pixels.shape[0] not in (1, 3):
         pixels = pixels.permute(2, 0, 1)
+    rgb = _as_bytes(pixels).expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy()
+    return Image.fromarray(rgb)
+
+
+def _as_bytes(pixels: Tensor) -> Tensor:
+    """Return pixels as bytes, of which 255 is white; ValueError where they are beyond that."""
     if pixels.is_floating_point() or pixels.dtype == torch.bool:
         if not bool(((pixels >= 0) & (pixels <= 1)).all()):
             raise ValueError(
                 "has numbers outside 0 to 1; give images as they are before they are normalised"
             )
-        pixels = (pixels * 255).round()
-    elif pixels.dtype != torch.uint8 and not bool(((pixels >= 0) & (pixels <= 255)).all()):
+        return (pixels * 255).round().to(torch.uint8)
+    if pixels.dtype != torch.uint8 and not bool(((pixels >= 0) & (pixels <= 255)).all()):
         raise ValueError("has numbers outside 0 to 255; give bytes")
-    rgb = pixels.to(torch.uint8).expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy()
-    return Image.fromarray(rgb)
+    return pixels.to(torch.uint8)

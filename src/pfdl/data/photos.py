@@ -25,7 +25,8 @@ SETS = {
     "train": (200, 0.9),
     "test": (100, 0.5),
 }
-SIZE, DRAWN = 64, 256
+SIZE = 64
+DRAWN = 256
 HORIZON = 90
 STRIPES = 40
 NOISE = 14

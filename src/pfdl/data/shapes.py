@@ -65,7 +65,8 @@ def _star(x: Array, y: Array) -> Array:
 
 
 def _cross(x: Array, y: Array) -> Array:
-    wide, high = np.abs(x), np.abs(y)
+    wide = np.abs(x)
+    high = np.abs(y)
     return np.minimum(np.maximum(wide - 0.95, high - 0.33), np.maximum(wide - 0.33, high - 0.95))
 
 
@@ -262,10 +263,12 @@ def _grid(
     random.
     """
     axis = np.linspace(-1, 1, SIZE, dtype=np.float32)
-    angle, factor = _uniform(rng, -turn, turn), _uniform(rng, *scale)
+    angle = _uniform(rng, -turn, turn)
+    factor = _uniform(rng, *scale)
     x = axis[None, None, :] - _uniform(rng, -shift, shift)
     y = axis[None, :, None] - _uniform(rng, -shift, shift)
-    cosine, sine = np.cos(angle) / factor, np.sin(angle) / factor
+    cosine = np.cos(angle) / factor
+    sine = np.sin(angle) / factor
     return cosine * x + sine * y, cosine * y - sine * x
 
 

@@ -63,7 +63,9 @@ class ColoredDigits(TensorDataset):
         self, images: Tensor, labels: Tensor, contexts: Tensor, clean_labels: Tensor
     ) -> None:
         super().__init__(images, labels, contexts)
-        self.images, self.labels, self.contexts = images, labels, contexts
+        self.images = images
+        self.labels = labels
+        self.contexts = contexts
         self.clean_labels = clean_labels
 
 
@@ -139,7 +141,8 @@ class SpuCoMNIST:
         (images, labels), test = _open_digits(digits)
         order = np.random.default_rng(seed).permutation(len(labels))
         cut = math.ceil(VALIDATION_SHARE * len(labels))
-        held_out, train = order[:cut], order[cut:][:max_train]
+        held_out = order[:cut]
+        train = order[cut:][:max_train]
         chosen = images[train], labels[train]
         self.train = color_digits(chosen, magnitude, strength, label_noise, feature_noise, seed)
         self.validation = color_digits((images[held_out], labels[held_out]), magnitude, seed=seed)
@@ -198,7 +201,8 @@ def color_digits(
     generator = torch.Generator().manual_seed(seed)
     choose = random.Random(seed)
     labels = torch.from_numpy((digits[1] // 2).astype(np.int64))
-    contexts, wrong = torch.zeros_like(labels), labels.clone()
+    contexts = torch.zeros_like(labels)
+    wrong = labels.clone()
     mislabelled, blurred = (
         (
             _some(len(labels), share, generator)

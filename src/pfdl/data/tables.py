@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pfdl._internal.files import read_frame
 from pfdl._internal.validation import check_choice
@@ -26,7 +26,8 @@ content.
 TABLES = (".csv", ".tsv", ".parquet", CELEBA_TEXT)
 """Endings of the names of files that are tables."""
 
-_CELEBA_ATTRIBUTES, _CELEBA_SPLITS = "list_attr_celeba", "list_eval_partition"
+_CELEBA_ATTRIBUTES = "list_attr_celeba"
+_CELEBA_SPLITS = "list_eval_partition"
 
 MAX_BYTES = 1 << 30
 """Larger tables are refused; that of CelebA has 26 million bytes."""
@@ -74,7 +75,9 @@ def find_columns(
             raise ValueError(
                 f"{table} has no column {given[role]!r}; it has {', '.join(map(repr, names))}."
             )
-        guesses = [name for guess in usual for name in names if name.lower() == guess]
+        guesses: list[str] = []
+        for guess in usual:
+            guesses += [name for name in names if name.lower() == guess]
         if role in given or guesses:
             found[role] = given[role] if role in given else guesses[0]
         elif role in needed:
@@ -122,26 +125,22 @@ def list_table(
     """
     cells = _read_cells(table)
     names = list(cells.columns)
-    hinted = {
-        role: name for role, name in (hints or {}).items() if role in _USUAL_NAMES and name in names
-    }
-    found = find_columns(table, names, {**hinted, **(columns or {})})
+    hinted = {role: name for role, name in (hints or {}).items() if name in names}
+    usable = {role: name for role, name in hinted.items() if role in _USUAL_NAMES}
+    found = find_columns(table, names, {**usable, **(columns or {})})
     prefix = _find_prefix(root, cells[found["path"]]) if searches else ""
-    blank = [""] * len(cells)
-    lists = {role: cells[found[role]].tolist() if role in found else blank for role in _USUAL_NAMES}
-    lists |= {role: _name_cells(lists[role], found.get(role, "")) for role in ("label", "context")}
     other_sets: Counter[str] = Counter()
     samples: dict[str, Sample] = {}
     bad: list[BadImage] = []
-    for entry, label, context, split, group in zip(*lists.values(), strict=True):
-        path = prefix + _to_posix(entry)
-        part = SPLIT_NAMES.get(split.lower()) or WILDS_SPLITS.get(split, "")
-        if "split" in found and not part:
-            other_sets[split] += 1
-        elif reason := _why_unusable(path if entry else "", label, samples):
-            bad.append(BadImage(path if entry else "(an empty path)", reason))
+    for line in _lines(cells, found):
+        path = prefix + _to_posix(line.path) if line.path else ""
+        split = SPLIT_NAMES.get(line.split.lower()) or WILDS_SPLITS.get(line.split, "")
+        if "split" in found and not split:
+            other_sets[line.split] += 1
+        elif reason := _why_unusable(path, line.label, samples):
+            bad.append(BadImage(path or "(an empty path)", reason))
         else:
-            samples[path] = Sample(path, label, context, split=part, group=group)
+            samples[path] = Sample(path, line.label, line.context, split=split, group=line.group)
     classes = sorted({sample.class_name for sample in samples.values()})
     if not classes:
         raise ValueError(f"{table} names no image that could be used{_reasons(bad, other_sets)}.")
@@ -157,9 +156,34 @@ def list_table(
     ]
     if prefix:
         notes.append(f"The images of {table.name} were found in {prefix!r}.")
-    return Listing(
-        sorted(samples.values()), bad, {"kind": "table", "columns": found, "notes": notes}
+    description = {"kind": "table", "columns": found, "notes": notes}
+    return Listing(sorted(samples.values()), bad, description)
+
+
+class _Line(NamedTuple):
+    """What a table says of an image; empty where it has no such column."""
+
+    path: str
+    label: str
+    context: str
+    split: str
+    group: str
+
+
+def _lines(cells: pd.DataFrame, found: Mapping[str, str]) -> list[_Line]:
+    """Return the lines of a table whose columns were found."""
+
+    def column(role: str) -> list[str]:
+        return cells[found[role]].tolist() if role in found else [""] * len(cells)
+
+    columns = (
+        column("path"),
+        _name_cells(column("label"), found.get("label", "")),
+        _name_cells(column("context"), found.get("context", "")),
+        column("split"),
+        column("group"),
     )
+    return [_Line(*entries) for entries in zip(*columns, strict=True)]
 
 
 def list_paths(
@@ -197,7 +221,9 @@ def _find_prefix(root: Path, paths: Iterable[str]) -> str:
         return ""
     if os.path.lexists(root / first):
         return ""
-    folders = [folder for outer in _folders_in(root) for folder in (outer, *_folders_in(outer))]
+    folders: list[Path] = []
+    for outer in _folders_in(root):
+        folders += [outer, *_folders_in(outer)]
     having = [folder for folder in folders if (folder / first).is_file()]
     return f"{having[0].relative_to(root).as_posix()}/" if len(having) == 1 else ""
 
