@@ -19,7 +19,7 @@ from scipy import stats
 
 from pfdl.data import make_mmads
 from pfdl.data.mmads import SETTINGS
-from pfdl.tabular import SelectionScreen
+from pfdl.tabular import LeakScreen
 from pfdl.tabular.screening import FOLLOWS_LABEL
 from pfdl_lab.mmads.paper import CELLS
 
@@ -42,7 +42,7 @@ def unbiased(
     return X, signal + rng.standard_normal(2000) * signal.std() * np.sqrt((1 - r2) / r2)
 
 
-def simple_rule_drops(model: SelectionScreen, n: int) -> bool:
+def simple_rule_drops(model: LeakScreen, n: int) -> bool:
     m, ratio = model.explain()["m"], model.explain()["ratio"]
     p = len(m)
     r2 = 1 - (1 - m) * (n - p) / (n - 1)
@@ -56,7 +56,7 @@ def false_alarms() -> Iterator[dict[str, object]]:
             for r2 in (0.2, 0.5, 0.8, 0.95):
                 for seed in range(1000, 1000 + TABLES):
                     X, y = unbiased(seed, r2, loading, same_sign)
-                    model = SelectionScreen().fit(X, y)
+                    model = LeakScreen().fit(X, y)
                     name = "causes push the same way" if same_sign else "causes of mixed signs"
                     yield {
                         "tables": f"no selection, {name}",
@@ -78,7 +78,7 @@ def detections() -> Iterator[dict[str, object]]:
             for n, p, rate in cells:
                 for seed in range(first, first + 10):
                     data = make_mmads(n, p, rate, setting, seed=seed)
-                    screening = SelectionScreen().fit(data.X, data.y).screening_
+                    screening = LeakScreen().fit(data.X, data.y).screening_
                     exact = (
                         np.flatnonzero(screening.decision == FOLLOWS_LABEL).tolist()
                         == data.biased.tolist()

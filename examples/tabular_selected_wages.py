@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pfdl.tabular import DWRRegressor, ScreenedRegressor, SelectionScreen
+from pfdl.tabular import DWRRegressor, LeakScreen, ScreenedRegressor
 from pfdl.tabular.metrics import rmse
 
 COLUMNS = (("ethnicity", "afam"), ("smsa", "yes"), ("parttime", "yes"))
@@ -37,7 +37,7 @@ def wages(rate: float, seed: int) -> tuple[pd.DataFrame, pd.Series]:
 
 def main() -> None:
     X, y = wages(1.7, seed=0)
-    screen = SelectionScreen().fit(X, y)
+    screen = LeakScreen().fit(X, y)
     print(screen.verdict_)
     print(f"\nV: {screen.suspects_.loc['V', 'reason']}\n")
     models = {
@@ -45,7 +45,7 @@ def main() -> None:
         "least squares, screened": ScreenedRegressor(),
         "boosting": HistGradientBoostingRegressor(random_state=0),
         "boosting, screened": make_pipeline(
-            SelectionScreen(), HistGradientBoostingRegressor(random_state=0)
+            LeakScreen(), HistGradientBoostingRegressor(random_state=0)
         ),
         "DWR, standardised": make_pipeline(StandardScaler(), DWRRegressor()),
     }

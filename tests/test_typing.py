@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import pfdl
 from pfdl.objectives import make_objective
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen
+from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, LeakScreen
 from pfdl.vision import TrainingConfig
 
 features, labels = torch.randn(8, 4), torch.zeros(8, dtype=torch.long)
@@ -28,7 +28,7 @@ irm_pfdl = make_objective("irm+pfdl", 4)
 assert_type(irm_pfdl(features, labels, features=features, environments=labels), torch.Tensor)
 assert_type(pfdl.infer_contexts(features, labels, method="pooled"), NDArray[np.intp])
 table, y = np.zeros((8, 4)), np.zeros(8)
-screen = SelectionScreen(drop="strong", keep=["age"], target="number").fit(table, y)
+screen = LeakScreen(drop="strong", keep=["age"], target="number").fit(table, y)
 assert_type(screen.verdict_, str)
 assert_type(screen.transform(table), NDArray[np.float64])
 for model in (
@@ -42,15 +42,15 @@ TrainingConfig(objective="pfdl", epochs=3, sampler="groups", precision="bf16")
 WRONG = """
 import pfdl
 from pfdl.objectives import make_objective
-from pfdl.tabular import DWRRegressor, PFDLRegressor, SelectionScreen
+from pfdl.tabular import DWRRegressor, PFDLRegressor, LeakScreen
 from pfdl.vision import TrainingConfig
 
 pfdl.PartialDecorrelation(4, sharing="strickt")
 pfdl.PartialDecorrelation(4, center="bach")
 pfdl.PartialDecorrelation(4, kernel="fussed")
-SelectionScreen(drop="all")
-SelectionScreen(target="label")
-SelectionScreen(keep=3.5)
+LeakScreen(drop="all")
+LeakScreen(target="label")
+LeakScreen(keep=3.5)
 DWRRegressor(solver="adamm")
 PFDLRegressor(batch_size="all")
 make_objective("pfdl", "4")

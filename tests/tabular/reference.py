@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from sklearn.linear_model import LinearRegression
 
-from pfdl.tabular import SelectionScreen
+from pfdl.tabular import LeakScreen
 from pfdl.tabular.moments import Moments
-from pfdl.tabular.screening import Screening
+from pfdl.tabular.screening import Drop, Screening
 
 
 def dwr_loss_with_copies(X: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -32,9 +32,9 @@ def moments_of(X: np.ndarray, label: np.ndarray) -> Moments:
     return Moments.of(X, label, np.ones(len(X)))
 
 
-def screen(X: np.ndarray, y: np.ndarray) -> Screening:
+def screen(X: np.ndarray, y: np.ndarray, drop: Drop = "strong") -> Screening:
     """The screening of a table of numbers, whatever its columns are called."""
-    return SelectionScreen(target="number").fit(X, y).screening_
+    return LeakScreen(target="number", drop=drop).fit(X, y).screening_
 
 
 def residual_variance(target: np.ndarray, inputs: np.ndarray) -> float:

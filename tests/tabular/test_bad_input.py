@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from scipy.stats import norm
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 
 from pfdl.data import make_mmads
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor, SelectionScreen
+from pfdl.tabular import DWRRegressor, LeakScreen, PFDLRegressor, ScreenedRegressor
 
 REGRESSORS = [
     ScreenedRegressor(),
@@ -55,12 +56,10 @@ def test_constant_y_and_more_columns_than_rows(model):
 def test_what_cannot_be_judged_is_said():
     X = np.random.default_rng(0).standard_normal((20, 50))
     assert (
-        SelectionScreen(target="number")
-        .fit(X, np.ones(20))
-        .verdict_.startswith("The label is constant")
+        LeakScreen(target="number").fit(X, np.ones(20)).verdict_.startswith("The label is constant")
     )
-    assert SelectionScreen().fit([[0.0], [1.0], [2.0]], ["a", "a", "a"]).get_support().all()
-    screen = SelectionScreen().fit(X, X[:, 0] + X[:, 1])
+    assert LeakScreen().fit([[0.0], [1.0], [2.0]], ["a", "a", "a"]).get_support().all()
+    screen = LeakScreen().fit(X, X[:, 0] + X[:, 1])
     assert screen.get_support().all()
     assert screen.verdict_ == "20 rows of 50 columns are too few to judge. Every column is kept."
 
@@ -130,34 +129,49 @@ def test_nullable_and_boolean_columns_are_numbers():
 
 
 def test_missing_values_are_no_obstacle_where_the_estimator_takes_them():
-    """The screen judges by the complete rows, sets aside what is mostly missing, and hands the
-    holes on.
+    """The screen judges with the middle value in a hole's place, sets aside what is mostly missing,
+    and hands the holes on.
     """
     data = make_mmads(2000, 10, 1.7, seed=0)
     table = data.frame().drop(columns="y")
     rng = np.random.default_rng(0)
     table["S2"] = table["S2"].where(rng.random(2000) > 0.1)
     table["rare"] = np.where(rng.random(2000) > 0.5, data.y, np.nan)
-    screen = SelectionScreen().fit(table, data.y)
+    screen = LeakScreen().fit(table, data.y)
     assert screen.explain().loc["V1", "decision"] == "follows the label"
     assert screen.explain().loc["rare", "decision"] == "mostly missing"
-    complete = table["S2"].notna().to_numpy()
-    alone = SelectionScreen().fit(table[complete].drop(columns="rare"), data.y[complete])
-    assert np.allclose(screen.explain().loc["S1":"S5", "m"], alone.explain().loc["S1":"S5", "m"])
+    assert "Judged on 2000 rows; in " in screen.verdict_
+    scores = np.where(
+        table["S2"].isna(), 0.0, norm.ppf((table["S2"].rank() - 0.5) / table["S2"].count())
+    )
+    again = LeakScreen().fit(table.drop(columns="rare").assign(S2=scores), data.y)
+    assert np.isclose(screen.explain().loc["S2", "m"], again.explain().loc["S2", "m"], atol=0.02)
     assert np.isnan(screen.transform(table)).any()
-    assert SelectionScreen().fit(table, data.y, groups=np.arange(2000) % 2).get_support()[:5].all()
-    model = make_pipeline(SelectionScreen(), HistGradientBoostingRegressor(max_iter=5)).fit(
+    assert LeakScreen().fit(table, data.y, groups=np.arange(2000) % 2).get_support()[:5].all()
+    model = make_pipeline(LeakScreen(), HistGradientBoostingRegressor(max_iter=5)).fit(
         table, data.y
     )
     assert np.isfinite(model.predict(table)).all()
     with pytest.raises(ValueError, match="column 'S2' contains infinity"):
         model.predict(table.assign(S2=np.inf))
-    nothing = SelectionScreen().fit(
+    nothing = LeakScreen().fit(
         np.where(np.eye(30, 12, dtype=bool), np.nan, 1.0) * rng.random((30, 12)), range(30)
     )
     assert nothing.get_support().all()
     holes = np.where(rng.random((40, 30)) < 0.15, np.nan, rng.random((40, 30)))
-    assert "too few to judge" in SelectionScreen().fit(holes, rng.random(40)).verdict_
+    assert "too few to judge" in LeakScreen().fit(holes, rng.random(40)).verdict_
+
+
+def test_most_leaks_are_found_in_spite_of_holes():
+    found = {0.0: 0, 0.1: 0}
+    for seed in range(20):
+        data = make_mmads(2000, 20, 1.7, seed=seed)
+        rng = np.random.default_rng(seed)
+        for share in found:
+            X = np.where(rng.random(data.X.shape) < share, np.nan, data.X)
+            kept = LeakScreen().fit(X, data.y).get_support()
+            found[share] += (~kept[data.biased]).sum()
+    assert found[0.1] >= 0.9 * found[0.0] > 0
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +193,9 @@ def test_regressors_predict_the_same_in_all_units_of_columns_and_label(model, da
 
 
 def test_the_screen_does_not_depend_on_units(data):
-    screen = SelectionScreen().fit(data.X, data.y).explain()
+    screen = LeakScreen().fit(data.X, data.y).explain()
     for unit in UNITS:
         scaled = in_units(data.X, unit)
-        found = SelectionScreen().fit(scaled, unit * data.y).explain()
+        found = LeakScreen().fit(scaled, unit * data.y).explain()
         assert found["decision"].equals(screen["decision"])
         assert np.allclose(found[["m", "k", "share"]], screen[["m", "k", "share"]])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
-from pfdl.tabular import ScreenedRegressor, SelectionScreen
+from pfdl.tabular import LeakScreen, ScreenedRegressor
 from pfdl.tabular.environments import _Moments
 from pfdl.tabular.moments import standardised
 from pfdl.tabular.screening import CHANGES
@@ -70,7 +70,7 @@ def test_a_column_that_does_not_carry_over_goes_and_the_causes_stay():
         assert "relating to the label differently in different environments: x2." in model.verdict_
         new_X, new_y, _ = changing_table(seed + 50, slopes=(-1.5,))
         assert model.score(new_X, new_y) > LinearRegression().fit(X, y).score(new_X, new_y)
-        plain = ScreenedRegressor(screen=SelectionScreen(keep=[2])).fit(X, y, groups=groups)
+        plain = ScreenedRegressor(screen=LeakScreen(keep=[2])).fit(X, y, groups=groups)
         assert plain.kept_.all()
 
 
@@ -88,14 +88,14 @@ def test_classes_and_weights():
         (np.where(y > 0, "high", "low"), np.ones(len(y))),
         (y, np.full(len(y), 2.0)),
     ):
-        screen = SelectionScreen().fit(X, label, groups=groups, sample_weight=weight)
+        screen = LeakScreen().fit(X, label, groups=groups, sample_weight=weight)
         assert screen.get_support().tolist() == [True, True, False]
 
 
 def test_too_few_environments_are_refused():
     X, y, _ = changing_table(0)
     with pytest.raises(ValueError, match="groups names 1 environments"):
-        SelectionScreen().fit(X, y, groups=["here"] * len(y))
+        LeakScreen().fit(X, y, groups=["here"] * len(y))
     for groups in (["here", "there"], [None, np.nan] + ["here", "there"] * 599):
         with pytest.raises(ValueError, match=r"groups name .* environments for 1200 rows"):
-            SelectionScreen().fit(X, y, groups=groups)
+            LeakScreen().fit(X, y, groups=groups)

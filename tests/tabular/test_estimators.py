@@ -21,9 +21,9 @@ from pfdl.data import make_mmads
 from pfdl.decorrelation import FeatureDecomposition
 from pfdl.tabular import (
     DWRRegressor,
+    LeakScreen,
     PFDLRegressor,
     ScreenedRegressor,
-    SelectionScreen,
     pfdl as pfdl_module,
 )
 from pfdl.tabular.screening import AS_ASKED, FOLLOWS_LABEL
@@ -32,7 +32,7 @@ from tests.decorrelation.reference import naive_decomposition, naive_decompositi
 
 @pytest.mark.parametrize(
     "estimator",
-    [PFDLRegressor(max_iter=3), SelectionScreen(), ScreenedRegressor(), DWRRegressor(max_iter=20)],
+    [PFDLRegressor(max_iter=3), LeakScreen(), ScreenedRegressor(), DWRRegressor(max_iter=20)],
     ids=repr,
 )
 @pytest.mark.filterwarnings("ignore::pfdl.tabular.weights.EffectiveSampleSizeWarning")
@@ -53,6 +53,9 @@ def data():
     return make_mmads(1000, 10, 1.7, seed=0)
 
 
+OTHERS = ["V2", "V3", "V4", "V5"]
+
+
 def followers(screen):
     return np.flatnonzero(screen.screening_.decision == FOLLOWS_LABEL).tolist()
 
@@ -61,7 +64,7 @@ def test_pandas_in_names_out_and_the_reasons(data):
     frame = data.frame().drop(columns="y")
     model = ScreenedRegressor().fit(frame, data.y)
     assert model.feature_names_in_.tolist() == data.feature_names
-    assert model.screen_.get_feature_names_out().tolist() == ["S1", "S2", "S3", "S4", "S5"]
+    assert model.screen_.get_feature_names_out().tolist() == [*data.feature_names[:5], *OTHERS]
     why = model.explain()
     assert isinstance(why, pd.DataFrame)
     assert why.loc["V1", "decision"] == FOLLOWS_LABEL
@@ -69,9 +72,11 @@ def test_pandas_in_names_out_and_the_reasons(data):
     assert why.loc["V1", "share"] > 0.9
     assert (why.loc["S1":"S5", "share"] < 0.5).all()
     assert model.verdict_.startswith("Behaving like an effect of the label: V1.")
-    plain = LinearRegression().fit(data.X[:, :5], data.y)
-    assert np.allclose(model.coef_[:5], plain.coef_)
-    assert np.allclose(model.predict(frame), plain.predict(data.X[:, :5]))
+    kept = np.delete(data.X, 5, axis=1)
+    plain = LinearRegression().fit(kept, data.y)
+    assert np.allclose(np.delete(model.coef_, 5), plain.coef_)
+    assert model.coef_[5] == 0.0
+    assert np.allclose(model.predict(frame), plain.predict(kept))
 
 
 def test_plot_shows_m_and_k_of_every_column(data):
@@ -81,14 +86,14 @@ def test_plot_shows_m_and_k_of_every_column(data):
     from matplotlib import pyplot as plt
 
     table = data.frame().drop(columns="y").rename(columns={"S1": "$\\bad{$", "S2": "\x1b[2J"})
-    model = SelectionScreen().fit(table, data.y)
+    model = LeakScreen().fit(table, data.y)
     axes, why = model.plot(), model.explain()
     axes.figure.draw_without_rendering()
     assert why.index[0] == "V1"
     shown = [
         name if name.isprintable() else name.encode("unicode_escape").decode() for name in why.index
     ]
-    assert [text.get_text() for text in axes.texts] == ["V1 (sure)", *shown[1:]]
+    assert [text.get_text() for text in axes.texts] == ["V1 (strong)", *shown[1:]]
     drawn = {(m, k) for line in axes.get_lines() for m, k in zip(*line.get_data(), strict=True)}
     assert set(zip(why["m"], why["k"], strict=True)) <= drawn
     _, given = plt.subplots()
@@ -99,29 +104,30 @@ def test_plot_shows_m_and_k_of_every_column(data):
 def test_the_screen_stands_in_front_of_any_estimator(data):
     frame = data.frame().drop(columns="y")
     pipeline = make_pipeline(
-        SelectionScreen(), HistGradientBoostingRegressor(max_iter=5, random_state=0)
+        LeakScreen(), HistGradientBoostingRegressor(max_iter=5, random_state=0)
     )
     pipeline.fit(frame, data.y)
-    assert pipeline[:-1].get_feature_names_out().tolist() == ["S1", "S2", "S3", "S4", "S5"]
-    alone = HistGradientBoostingRegressor(max_iter=5, random_state=0).fit(data.X[:, :5], data.y)
-    assert np.array_equal(pipeline.predict(frame), alone.predict(data.X[:, :5]))
+    assert pipeline[:-1].get_feature_names_out().tolist() == [*data.feature_names[:5], *OTHERS]
+    kept = np.delete(data.X, 5, axis=1)
+    alone = HistGradientBoostingRegressor(max_iter=5, random_state=0).fit(kept, data.y)
+    assert np.array_equal(pipeline.predict(frame), alone.predict(kept))
 
 
 def test_what_is_to_be_kept_is_kept(data):
     frame = data.frame().drop(columns="y")
-    trusted = SelectionScreen(keep="V1").fit(frame, data.y)
+    trusted = LeakScreen(keep="V1").fit(frame, data.y)
     assert followers(trusted) == []
     assert trusted.verdict_.startswith(
         "Behaving like an effect of the label, but kept as asked: V1."
     )
-    assert trusted.suspects_.loc["V1", ["grade", "decision"]].tolist() == ["sure", AS_ASKED]
-    assert followers(SelectionScreen(keep=[5]).fit(data.X, data.y)) == []
-    kept = SelectionScreen(keep=["V3"]).fit(frame, data.y)
+    assert trusted.suspects_.loc["V1", ["grade", "decision"]].tolist() == ["strong", AS_ASKED]
+    assert followers(LeakScreen(keep=[5]).fit(data.X, data.y)) == []
+    kept = LeakScreen(keep=["V3"]).fit(frame, data.y)
     assert followers(kept) == [5]
     assert "V3" in kept.get_feature_names_out()
     for unknown in ("W", 10, True):  # a mask would be taken for the columns 0 and 1
         with pytest.raises(ValueError, match=f"keep holds {unknown!r}; give names of columns of X"):
-            SelectionScreen(keep=[unknown]).fit(frame, data.y)
+            LeakScreen(keep=[unknown]).fit(frame, data.y)
 
 
 def test_weights_count_and_rows_without_weight_do_not(data):
@@ -134,13 +140,13 @@ def test_weights_count_and_rows_without_weight_do_not(data):
     )
     assert np.array_equal(weighted.kept_, alone.kept_)
     assert np.allclose(weighted.coef_, alone.coef_)
-    scaled = SelectionScreen().fit(data.X, data.y, sample_weight=np.full(1000, 7.0))
+    scaled = LeakScreen().fit(data.X, data.y, sample_weight=np.full(1000, 7.0))
     assert np.allclose(scaled.explain()["m"], alone.explain()["m"])
 
 
 def test_pipeline_grid_search_and_cross_validation(data):
     search = GridSearchCV(
-        make_pipeline(StandardScaler(), ScreenedRegressor(screen=SelectionScreen())),
+        make_pipeline(StandardScaler(), ScreenedRegressor(screen=LeakScreen())),
         {"screenedregressor__screen__drop": ["sure", "strong"]},
         cv=2,
     ).fit(data.X, data.y)
@@ -203,7 +209,7 @@ def test_pfdl_with_one_column_is_least_squares(data):
 @pytest.mark.parametrize(
     ("estimator", "wrong"),
     [
-        (SelectionScreen, {"target": "label", "drop": "all"}),
+        (LeakScreen, {"target": "label", "drop": "all"}),
         (PFDLRegressor, {"learning_rate": 0, "batch_size": 0, "max_iter": 0}),
         (DWRRegressor, {"solver": "sgd", "max_iter": 0, "tol": -1}),
     ],
@@ -217,7 +223,7 @@ def test_parameters_are_stored_as_given_and_checked_in_fit(estimator, wrong, dat
 
 
 def test_unfitted_models_say_so():
-    for model in (SelectionScreen(), ScreenedRegressor()):
+    for model in (LeakScreen(), ScreenedRegressor()):
         with pytest.raises(NotFittedError):
             model.explain()
 
@@ -240,7 +246,7 @@ def biased_classes(seed: int, n: int, follows: bool) -> tuple[np.ndarray, np.nda
 def test_a_classifier_behind_the_screen_does_without_the_column_that_follows_the_class():
     for seed in range(3):
         X, y = biased_classes(seed, 3000, follows=True)
-        model = make_pipeline(SelectionScreen(), LogisticRegression()).fit(X, y)
+        model = make_pipeline(LeakScreen(), LogisticRegression()).fit(X, y)
         assert followers(model[0]) == [5]
         assert model[0].get_support()[:5].all()
         turned = X.copy()
@@ -248,7 +254,7 @@ def test_a_classifier_behind_the_screen_does_without_the_column_that_follows_the
         assert model.score(turned, y) == model.score(X, y) > 0.9
         assert LogisticRegression().fit(X, y).score(turned, y) < model.score(turned, y)
     X, y = biased_classes(0, 3000, follows=False)
-    assert SelectionScreen().fit(X, y).get_support().all()
+    assert LeakScreen().fit(X, y).get_support().all()
 
 
 @pytest.mark.usefixtures("children_uncounted")

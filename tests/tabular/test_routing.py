@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from pfdl.data import make_mmads
-from pfdl.tabular import ScreenedRegressor, SelectionScreen
+from pfdl.tabular import LeakScreen, ScreenedRegressor
 
 
 class Witness(RegressorMixin, BaseEstimator):
@@ -44,7 +44,7 @@ def polars():
 def test_cross_validation_cuts_groups_and_weights_to_the_rows_of_the_fold(data):
     weight = np.random.default_rng(0).uniform(0.5, 1.5, size=400)
     model = make_pipeline(
-        SelectionScreen().set_fit_request(groups=True, sample_weight=True),
+        LeakScreen().set_fit_request(groups=True, sample_weight=True),
         Witness().set_fit_request(sample_weight=True),
     )
     found = cross_validate(
@@ -94,7 +94,7 @@ def test_polars_in_and_out(polars, data):
     assert np.allclose(
         model.predict(table), ScreenedRegressor().fit(data.X, data.y).predict(data.X)
     )
-    screen = SelectionScreen().set_output(transform="polars").fit(table, y)
+    screen = LeakScreen().set_output(transform="polars").fit(table, y)
     assert isinstance(screen.transform(table), polars.DataFrame)
     assert screen.transform(table).columns == screen.get_feature_names_out().tolist()
 
@@ -124,8 +124,6 @@ def test_polars_numbers_of_every_kind_are_numbers(polars, data):
             "single": polars.Series(data.X[:, 0], dtype=polars.Float32),
         }
     )
-    model = make_pipeline(SelectionScreen(), LogisticRegression()).fit(
-        table, polars.Series(data.y > 0)
-    )
+    model = make_pipeline(LeakScreen(), LogisticRegression()).fit(table, polars.Series(data.y > 0))
     assert model[0].get_support().all()
     assert model.predict(table).shape == (400,)

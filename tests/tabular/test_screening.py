@@ -10,6 +10,7 @@ from scipy import stats
 from pfdl.data import make_mmads
 from pfdl.tabular.moments import (
     Evidence,
+    adds_to_label,
     class_functions,
     f_test,
     independent_columns,
@@ -82,23 +83,52 @@ def test_correlation_test_is_the_f_test_of_a_regression():
 def test_finds_exactly_the_biased_columns_of_mmads(setting, n, p, r):
     for seed in range(3):
         data = make_mmads(n, p, r, setting, seed=seed)
-        found = screen(data.X, data.y)
+        found = screen(data.X, data.y, drop="sure")
         assert np.flatnonzero(found.decision == FOLLOWS_LABEL).tolist() == data.biased.tolist()
         assert found.kept[data.stable].all()
         assert (found.survival[data.biased] >= 0.9).all()
         assert found.explained > found.explained_without > 0.4 * found.explained
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n", "p", "r"), [(1000, 10, 1.7), (2000, 20, -1.7), (300, 10, 1.7)])
+def test_by_default_columns_that_selection_tied_to_the_label_go_alone(n, p, r, seed):
+    data = make_mmads(n, p, r, seed=seed)
+    found = screen(data.X, data.y)
+    assert np.flatnonzero(~found.kept).tolist() == data.biased.tolist()
+    assert np.isnan(found.survival).all()
+
+
+@pytest.mark.parametrize("dropped", [[], [1], [0, 3]])
+def test_collision_is_the_f_test_among_what_label_and_dropped_columns_leave(dropped):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((300, 5))
+    label = number_functions(X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(300))
+    found = Evidence(moments_of(X, label)).given(dropped)
+    for j in set(range(5)) - set(dropped):
+        known = np.hstack([X[:, dropped], label])
+        others = np.hstack([np.delete(X, j, axis=1), label])
+        added = others.shape[1] - known.shape[1]
+        freedom = len(X) - 1 - others.shape[1]
+        smaller = residual_variance(X[:, j], known) * (len(X) - 1 - known.shape[1])
+        larger = residual_variance(X[:, j], others) * freedom
+        p_value = stats.f.sf((smaller - larger) / added / (larger / freedom), added, freedom)
+        assert found.collides[j] == (p_value < 0.01 / 5)
+    if not dropped:  # the two causes do, and only given the label
+        assert found.collides.tolist() == [True, True, False, False, False]
+        assert not found.correlated.any()
+
+
 def test_isolated_columns_tell_nothing_and_go_only_after_selection_was_found():
     noise_kept = 0
     for seed in range(10):
         data = make_mmads(1000, 10, 1.7, seed=seed)
-        noise_kept += screen(data.X, data.y).kept[data.unstable].sum()
+        noise_kept += screen(data.X, data.y, drop="sure").kept[data.unstable].sum()
     assert noise_kept <= 3  # of forty, at a level of 1 %
     unbiased = make_mmads(2000, 10, 1 + 1e-9, seed=0)
-    found = screen(unbiased.X, unbiased.y)
+    found = screen(unbiased.X, unbiased.y, drop="sure")
     assert found.kept.all()
-    assert found.outcome is Outcome.NO_SELECTION
+    assert found.outcome is Outcome.NOTHING
 
 
 def test_too_few_rows_or_columns_keep_everything():
@@ -163,7 +193,7 @@ def test_others_add_to_the_label_as_an_f_test_says():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 4))
     y = X[:, 0] + rng.standard_normal(100)
-    evidence = Evidence(moments_of(X, number_functions(y)))
-    assert not evidence.adds_to_label(np.array([0]))
-    assert evidence.adds_to_label(np.array([1, 2]))
-    assert not evidence.adds_to_label(np.arange(4))
+    moments = moments_of(X, number_functions(y))
+    assert not adds_to_label(moments, np.array([0]))
+    assert adds_to_label(moments, np.array([1, 2]))
+    assert not adds_to_label(moments, np.arange(4))

@@ -20,7 +20,7 @@ from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
 from pfdl.data.mmads import MMADS, SETTINGS, Setting, make_mmads
 from pfdl.runs import claim
-from pfdl.tabular import DWRRegressor, PFDLRegressor, ScreenedRegressor
+from pfdl.tabular import DWRRegressor, LeakScreen, PFDLRegressor, ScreenedRegressor
 from pfdl.tabular.metrics import rmse
 from pfdl.tabular.weights import EffectiveSampleSizeWarning
 from pfdl_lab.grid import finish, run_grid
@@ -39,13 +39,18 @@ def _oracle(data: MMADS, seed: int) -> Any:
     )
 
 
+def _sure() -> LeakScreen:
+    """Return the strict screen, which also finds selected columns that go with causes."""
+    return LeakScreen(drop="sure")
+
+
 METHODS: dict[str, Callable[[MMADS, int], Any]] = {
     "OLS": lambda data, seed: LinearRegression().fit(data.X, data.y),
     "Lasso": lambda data, seed: Lasso(alpha=0.01).fit(data.X, data.y),
     "Ridge": lambda data, seed: Ridge(alpha=1.0).fit(data.X, data.y),
     "DWR": lambda data, seed: DWRRegressor(standardize=False, solver="rmsprop").fit(data.X, data.y),
     "PFDL": lambda data, seed: PFDLRegressor(random_state=seed).fit(data.X, data.y),
-    "Screened OLS": lambda data, seed: ScreenedRegressor().fit(data.X, data.y),
+    "Screened OLS": lambda data, seed: ScreenedRegressor(screen=_sure()).fit(data.X, data.y),
     "OLS on S (oracle)": _oracle,
 }
 

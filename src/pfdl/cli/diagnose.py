@@ -68,8 +68,7 @@ def diagnose(
     often outside the context that goes with the class in training? Where the images have no
     contexts, contexts are inferred. The page shows images of each context, of the worst groups and
     of what is taken for what, validation beside test accuracy, and what to expect if the contexts
-    shift. A table is screened: which columns follow the target only because of how the rows were
-    selected?
+    shift. A table is screened for leaks: which columns behave like effects of the target?
 
         pfdl diagnose runs/erm photos/ --compare runs/groupdro
 
@@ -177,20 +176,21 @@ def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     from pfdl.report.table_page import table_page
-    from pfdl.tabular import SelectionScreen, SelectionWarning
+    from pfdl.tabular import LeakScreen, LeakWarning
     from pfdl.tabular.explaining import advice
     from pfdl.tabular.reading import read_table
 
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
-    X, y, notes = read_table(path, target)
+    X, y, notes = read_table(path, target, complete=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SelectionWarning)  # the verdict says it, and what to do
-        screen = SelectionScreen().fit(X, y)
+        warnings.simplefilter("ignore", LeakWarning)  # the verdict says it, and what to do
+        screen = LeakScreen().fit(X, y)
     for note in notes:
         typer.echo(f"Note: {printable(note)}", err=True)
     suspects = screen.suspects_
-    colour = typer.colors.GREEN if suspects.empty else typer.colors.YELLOW
+    clean = suspects.empty and screen.get_support().all()
+    colour = typer.colors.GREEN if clean else typer.colors.YELLOW
     typer.secho(printable_lines(screen.verdict_), fg=colour)
     for column, found in suspects.iterrows():
         typer.echo(printable(f"{column} ({found['grade']}): {found['reason']}"))

@@ -1,4 +1,4 @@
-"""scikit-learn estimators for tables whose rows were selected with a bias."""
+"""scikit-learn estimators for tables that leak, or whose rows were selected."""
 
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from pfdl.tabular.reading import read_table as read_table
     from pfdl.tabular.screened import ScreenedRegressor as ScreenedRegressor
     from pfdl.tabular.selector import (
+        LeakScreen as LeakScreen,
+        LeakWarning as LeakWarning,
         SelectionScreen as SelectionScreen,
         SelectionWarning as SelectionWarning,
     )
@@ -20,6 +22,6 @@ _MODULES = {
     "pfdl": ("PFDLRegressor",),
     "reading": ("read_table",),
     "screened": ("ScreenedRegressor",),
-    "selector": ("SelectionScreen", "SelectionWarning"),
+    "selector": ("LeakScreen", "LeakWarning", "SelectionScreen", "SelectionWarning"),
 }
 __getattr__, __dir__, __all__ = lazy_names(__name__, _MODULES)

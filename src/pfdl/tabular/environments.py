@@ -13,8 +13,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.moments import ALPHA, FloatArray, IndexArray, Mask, f_test, standardised
-from pfdl.tabular.screening import CHANGES, CONSTANT, IDENTIFIER, MISSING, Screening
+from pfdl.tabular.moments import ALPHA, FloatArray, IndexArray, f_test, standardised
+from pfdl.tabular.screening import (
+    CHANGES,
+    CONSTANT,
+    IDENTIFIER,
+    MISSING,
+    Screening,
+    Table,
+    filled,
+    functions_of_values,
+)
 
 _RIDGE = 1e-9
 _LEAST_GAIN = 0.02
@@ -41,14 +50,7 @@ class Environments:
     names: NDArray[np.str_]
 
 
-def compare_environments(
-    found: Screening,
-    X: FloatArray,
-    label: FloatArray,
-    groups: NDArray[np.str_],
-    weight: FloatArray,
-    protected: Mask,
-) -> Screening:
+def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_]) -> Screening:
     """Leave out further columns without which least squares predicts unseen environments better.
 
     Columns that one sample gave no reason to drop are left out one by one: of those whose slope
@@ -60,23 +62,20 @@ def compare_environments(
     Raises:
         ValueError: If there are fewer than two environments with ten rows.
     """
-    moments = _Moments(X, label, groups, weight)
-    kept = np.flatnonzero(
-        found.kept & ~np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING))
+    label = functions_of_values(table)
+    moments = _Moments(
+        filled(table.X), label[:, :1] if table.number else label, groups, table.weight
     )
-    level, changes, decision = (
-        ALPHA / max(len(kept), 1),
-        np.full(X.shape[1], np.nan),
-        found.decision.copy(),
-    )
+    not_compared = np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING))
+    kept = np.flatnonzero(found.kept & ~not_compared)
+    level = ALPHA / max(len(kept), 1)
+    changes = np.full(table.X.shape[1], np.nan)
+    decision = found.decision.copy()
     before = now = moments.errors(kept)
     while len(kept) > 1:
         changes[kept] = moments.slope_tests(kept)
-        trials = {
-            j: moments.errors(np.setdiff1d(kept, [j]))
-            for j in kept
-            if changes[j] < level and not protected[j]
-        }
+        differing = kept[(changes[kept] < level) & ~table.protected[kept]]
+        trials = {int(j): moments.errors(np.setdiff1d(kept, [j])) for j in differing}
         if not trials:
             break
         best = min(trials, key=lambda j: float(trials[j].mean()))
@@ -109,7 +108,8 @@ class _Moments:
         both = np.hstack([np.ones((len(X), 1)), standardised(X), label])
         parts = [membership == number for number in np.flatnonzero(large)]
         self.joint = np.array([both[part].T @ (both[part] * weight[part, None]) for part in parts])
-        self.rows, sums = self.joint[:, 0, 0], self.joint[:, :1]
+        self.rows = self.joint[:, 0, 0]
+        sums = self.joint[:, :1]
         self.centred = self.joint - sums.transpose(0, 2, 1) * sums / self.rows[:, None, None]
         self._labels = 1 + X.shape[1] + np.arange(self.num_labels)
 
@@ -136,8 +136,11 @@ class _Moments:
         Levels may differ between environments. With several label functions, the smallest of their
         p-values counts, multiplied by their number.
         """
-        pooled, inputs, others = self.centred.sum(axis=0), 1 + columns, len(self.rows) - 1
-        among, across = pooled[np.ix_(inputs, inputs)], pooled[np.ix_(inputs, self._labels)]
+        pooled = self.centred.sum(axis=0)
+        inputs = 1 + columns
+        others = len(self.rows) - 1
+        among = pooled[np.ix_(inputs, inputs)]
+        across = pooled[np.ix_(inputs, self._labels)]
         freedom = self.rows.sum() - len(self.rows) - len(inputs) - others
         if freedom < 1:
             return np.ones(len(columns))

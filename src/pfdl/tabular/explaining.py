@@ -7,126 +7,208 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pfdl.tabular import screening
 from pfdl.tabular.moments import Mask
 from pfdl.tabular.screening import Outcome, Screening
 
 if TYPE_CHECKING:
-    from pfdl.tabular.selector import SelectionScreen
+    from pfdl.tabular.selector import LeakScreen
 
 _NAMES_SHOWN = 8
+CAUSES = (
+    "Three things do that: leakage (computed from the label, or after it), an outcome that came"
+    " later, or rows selected by it"
+)
+LIMITS = (
+    "This does not test for truncation, nor for rows selected by a process that tied no column to"
+    " the label."
+)
 
 
 def verdict(found: Screening, names: Sequence[str]) -> str:
     """Return the outcome in a few sentences that name the columns and say what to do."""
-    sentences: list[str] = []
-
-    def say(columns: Mask, words: str) -> None:
-        if columns.any():
-            sentences.append(words.format(_listed(_chosen(names, columns))))
-
-    strong, doubt = _kept_though_strong(found), _doubt(found)
-    suspected = "suspected of following the label only because of how the rows were selected: "
-    if not found.grade.any():
-        words = found.outcome.value.format(rows=found.rows, columns=len(names))
-        sentences.append(f"{words[0].upper()}{words[1:]}.")
-    say(
-        found.decision == screening.FOLLOWS_LABEL,
-        "Behaving like an effect of the label: {}. Selection of the rows can do that, so"
-        " SelectionScreen leaves out such columns.",
-    )
-    say(
-        found.decision == screening.AS_ASKED,
-        "Behaving like an effect of the label, but kept as asked: {}.",
-    )
-    say(strong, f"Strongly {suspected}{{}}. Kept, because {doubt}.")
-    say(
-        (found.decision == screening.SUSPICIOUS) & ~strong,
-        f"{suspected.capitalize()}{{}}. Kept, because {doubt}.",
-    )
-    say(
-        (found.grade > 0) & (found.grade == found.grade.max()),
-        f"Without {{}} the columns explain {_percent(found.explained_without)} of the label in this"
-        f" sample, with all of them {_percent(found.explained)}.",
-    )
-    say(found.decision == screening.ISOLATED, "Left out then, too, as adding nothing: {}.")
-    if (seen := found.environments) is not None:
-        say(
-            found.decision == screening.CHANGES,
-            "Left out, as relating to the label differently in different environments: {}. In an"
-            " environment not seen in the fit, the error of least squares falls from"
-            f" {seen.error.mean():.2f} to {seen.error_of_kept.mean():.2f} standard deviations of"
-            f" the label (mean of {len(seen.names)} environments).",
-        )
-    say(
-        found.decision == screening.NEAR_COPY,
-        "Nearly a copy of the label: {}. Leave out what was computed from it, or is known"
-        " after it.",
-    )
-    say(
-        found.decision == screening.IDENTIFIER,
-        "Numbering the rows: {}. Leave out what only identifies.",
-    )
-    if seen is not None and not (found.decision == screening.CHANGES).any():
-        sentences.append(
-            f"The {len(seen.names)} environments give no further reason to leave out a column."
-        )
+    sentences = [
+        *_about_table(found, names),
+        *_about_columns(found, names),
+        *_about_environments(found, names),
+    ]
     if found.kept.all():
         sentences.append("Every column is kept.")
+    sentences += _about_rows(found)
+    if found.outcome in (Outcome.FOUND, Outcome.NOTHING):
+        sentences.append(LIMITS)
     return " ".join(sentences)
+
+
+def _about_table(found: Screening, names: Sequence[str]) -> list[str]:
+    if found.outcome is Outcome.FOUND:
+        return []
+    noun = "column" if len(names) == 1 else "columns"
+    words = found.outcome.value.format(rows=found.rows, columns=len(names), noun=noun)
+    return [f"{words[0].upper()}{words[1:]}."]
+
+
+def _about_columns(found: Screening, names: Sequence[str]) -> list[str]:
+    """Return a sentence for each decision that columns met with."""
+    sentences = []
+    strong = _kept_though_strong(found)
+    suspicious = found.decision == screening.SUSPICIOUS
+    for columns, words in (
+        (
+            found.decision == screening.FOLLOWS_LABEL,
+            f"Behaving like an effect of the label: {{}}. {CAUSES}. Left out.",
+        ),
+        (
+            found.decision == screening.COPY,
+            "The label over again: {}. Left out, as what is computed from the label is not known"
+            " before it.",
+        ),
+        (
+            found.decision == screening.AS_ASKED,
+            "Behaving like an effect of the label, but kept as asked: {}.",
+        ),
+        (strong, f"Behaving like an effect of the label: {{}}. {CAUSES}. Kept, as not sure."),
+        (
+            suspicious & ~strong,
+            "Suspected of being an effect of the label: {}. Kept: many such columns are honest.",
+        ),
+    ):
+        if columns.any():
+            sentences.append(words.format(_listed(_chosen(names, columns))))
+    sentences += _about_pairs(found, names)
+    clearest = (found.grade > 0) & (found.grade == found.grade.max())
+    if clearest.any() and not math.isnan(found.explained_without):
+        sentences.append(
+            f"Without {_listed(_chosen(names, clearest))} the columns explain"
+            f" {_percent(found.explained_without)} of the label in this sample, with all of them"
+            f" {_percent(found.explained)}."
+        )
+    for columns, words in (
+        (found.decision == screening.ISOLATED, "Left out then, too, as adding nothing: {}."),
+        (
+            found.undecided,
+            "Not to be judged, though the label tells much of it: {}. The other columns tell too"
+            " little of it.",
+        ),
+        (
+            found.decision == screening.NEAR_COPY,
+            "Nearly a copy of the label: {}. Leave out what was computed from it, or is known"
+            " after it.",
+        ),
+        (
+            found.decision == screening.IDENTIFIER,
+            "Numbering the rows: {}. Leave out what only identifies.",
+        ),
+    ):
+        if columns.any():
+            sentences.append(words.format(_listed(_chosen(names, columns))))
+    return sentences
+
+
+def _about_pairs(found: Screening, names: Sequence[str]) -> list[str]:
+    out = [pair for pair in found.pairs if not found.kept[list(pair)].all()]
+    if not out:
+        return []
+    shown = [f"{names[first]} with {names[second]}" for first, second in out[:_NAMES_SHOWN]]
+    return [f"Together they make the label: {_listed(shown)}. Left out."]
+
+
+def _about_environments(found: Screening, names: Sequence[str]) -> list[str]:
+    seen = found.environments
+    if seen is None:
+        return []
+    changing = found.decision == screening.CHANGES
+    if not changing.any():
+        return [f"The {len(seen.names)} environments give no further reason to leave out a column."]
+    return [
+        "Left out, as relating to the label differently in different environments:"
+        f" {_listed(_chosen(names, changing))}. In an environment not seen in the fit, the error of"
+        f" least squares falls from {seen.error.mean():.2f} to {seen.error_of_kept.mean():.2f}"
+        f" standard deviations of the label (mean of {len(seen.names)} environments)."
+    ]
+
+
+def _about_rows(found: Screening) -> list[str]:
+    if not found.rows_with_holes:
+        return []
+    return [
+        f"Judged on {found.rows:.0f} rows; in {found.rows_with_holes} of them a value is missing,"
+        " and the column's middle value took its place."
+    ]
 
 
 def reason(found: Screening, j: int) -> str:
     """Say why column j is under suspicion."""
     if math.isnan(found.m[j]):
         return "It is computed from columns under suspicion."
-    doubt = "" if found.grade[j] == screening.SURE else f" Not sure: {_doubt(found)}."
+    doubt = f" Not sure: {found.reasons[j]}." if found.reasons[j] else ""
     return (
         f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the"
-        " label is known; of what can be explained the label alone explains"
-        f" {_percent(found.share[j])}.{doubt}"
+        f" label is known; the label alone explains {_percent(found.label[j])} of it.{doubt}"
     )
 
 
-def strong_suspects_kept(found: Screening, names: Sequence[str]) -> str:
-    """Return the warning about strong suspects that stay in, and what acts on it; empty if there
-    are none.
+def warning(found: Screening, names: Sequence[str]) -> str:
+    """Return the warning about what stays in though it behaves like an effect of the label, or is
+    nearly a copy of it; empty if nothing does.
     """
-    stay = _chosen(names, _kept_though_strong(found))
-    if not stay:
-        return ""
-    return (
-        f"The selection of the rows seems to have tied to the label: {_listed(stay)}. Kept, as"
-        f" suspicion is strong, not sure: {_doubt(found)}. SelectionScreen(drop='strong') leaves"
-        f" out such columns; keep={stay[:_NAMES_SHOWN]} says that you trust them."
-    )
+    sentences = []
+    if strong := _chosen(names, _kept_though_strong(found)):
+        sentences.append(
+            f"Kept, though behaving like effects of the label: {_listed(strong)}."
+            " LeakScreen(drop='strong') leaves them out;"
+            f" keep={strong[:_NAMES_SHOWN]} says that you trust them."
+        )
+    if near := _chosen(names, found.decision == screening.NEAR_COPY):
+        sentences.append(
+            f"Kept, though nearly a copy of the label: {_listed(near)}. Leave out what was computed"
+            " from the label, or is known after it."
+        )
+    return " ".join(sentences)
 
 
-def advice(screen: SelectionScreen, path: Path, target: str) -> str:
+def advice(screen: LeakScreen, path: Path, target: str) -> str:
     """Return lines of code that act on the verdict on a file, and run as they are, with what each
     costs.
     """
     found = screen.screening_
-    model = (
-        "LinearRegression()" if screen.target_ == "number" else "LogisticRegression(max_iter=1000)"
-    )
+    number = screen.target_ == "number"
+    model = "LinearRegression()" if number else "LogisticRegression(max_iter=1000)"
     code = (
         "import pfdl.tabular, sklearn.linear_model\n"
         f"X, y, _ = pfdl.tabular.read_table({str(path)!r}, {target!r})\n"
         f"model = sklearn.linear_model.{model}\n"
     )
-    if found.grade.any():
-        clearest = [
-            str(name) for name in screen.suspects_.index[: (found.grade == found.grade.max()).sum()]
-        ]
+    clearest = _clearest(screen)
+    if clearest:
+        without = _share_without(found)
         code += (
-            f"# Without {_listed(clearest)}: {_percent(found.explained_without)} of {target} is"
-            " explained in this sample. Use this if new rows will not be selected like"
-            f" these.\nmodel.fit(X.drop(columns={clearest!r}), y)\n# With every column:"
-            f" {_percent(found.explained)}. Use this if new rows will be selected like these, or if"
-            f" their selection had nothing to do with {_listed(clearest)}.\n"
+            f"# Without {_listed(clearest)}{without}. Use this if they will not be known when the"
+            f" model predicts, or new rows will not be selected like these.\n"
+            f"model.fit(X.drop(columns={clearest!r}), y)\n"
+            f"# With every column: {_percent(found.explained)}. Use this if they will be known"
+            " then, and new rows will be like these.\n"
         )
     return f"{code}model.fit(X, y)"
+
+
+def _clearest(screen: LeakScreen) -> list[str]:
+    """Return what is left out, or else the columns under the strongest suspicion there is."""
+    found = screen.screening_
+    table = screen.explain()
+    left_out = table.index[table["decision"].isin(screening.LEFT_OUT)]
+    if len(left_out) or not found.grade.any():
+        return [str(name) for name in left_out]
+    strongest = screening.GRADES[int(found.grade.max())]
+    return [str(name) for name in table.index[table["grade"] == strongest]]
+
+
+def _share_without(found: Screening) -> str:
+    if np.isnan(found.explained_without):
+        return ""
+    return f": {_percent(found.explained_without)} of the label is explained in this sample"
 
 
 def _chosen(names: Sequence[str], columns: Mask) -> list[str]:
@@ -135,24 +217,17 @@ def _chosen(names: Sequence[str], columns: Mask) -> list[str]:
 
 def _listed(names: Sequence[str]) -> str:
     """Join names as in a sentence, the first few of many."""
-    shown = [
-        *names[:_NAMES_SHOWN],
-        *([f"{len(names) - _NAMES_SHOWN} more"] if len(names) > _NAMES_SHOWN else []),
-    ]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    shown = list(names[:_NAMES_SHOWN])
+    if len(names) > _NAMES_SHOWN:
+        shown.append(f"{len(names) - _NAMES_SHOWN} more")
+    if len(shown) == 1:
+        return shown[0]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _kept_though_strong(found: Screening) -> Mask:
     mask: Mask = (found.grade >= screening.STRONG) & (found.decision == screening.SUSPICIOUS)
     return mask
-
-
-def _doubt(found: Screening) -> str:
-    """Say why a suspect that is not sure is not; beside sure ones it was not found in enough
-    halves.
-    """
-    doubt = Outcome.UNSTABLE if found.outcome is Outcome.SELECTION else found.outcome
-    return str(doubt.value)
 
 
 def _percent(value: float) -> str:

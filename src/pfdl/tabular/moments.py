@@ -90,6 +90,21 @@ class Moments:
             self.joint[np.ix_(both, both)], self.mean[both], self.scale[columns], self.rows
         )
 
+    def given_column(self, column: int) -> Moments:
+        """Return the moments of the other columns and the label given one column, scaled anew."""
+        others = np.delete(np.arange(len(self.mean)), column)
+        across = self.joint[others, column]
+        left = self.joint[np.ix_(others, others)] - np.outer(across, across)
+        p = self.num_columns - 1
+        spread = np.sqrt(np.maximum(np.diag(left)[:p], _RIDGE))
+        root = np.linalg.cholesky(left[p:, p:] + _RIDGE * np.eye(len(self.label)))
+        joint = np.eye(len(others))
+        joint[:p, :p] = left[:p, :p] / np.outer(spread, spread)
+        joint[:p, p:] = np.linalg.solve(root, left[p:, :p]).T / spread[:, None]
+        joint[p:, :p] = joint[:p, p:].T
+        scale = self.scale[others[:p]] * spread
+        return Moments(joint, self.mean[others], scale, self.rows - 1.0)
+
     def unbias(self, inputs: int) -> float:
         """Return the factor that makes a residual variance after a regression on this many inputs
         unbiased.
@@ -108,14 +123,17 @@ class Moments:
         return np.asarray(block - across.T @ np.linalg.solve(among, across))
 
     def explained_share(self, columns: IndexArray, goal: int | None) -> float:
-        """Return the share of the first ``goal`` label functions that a regression on some columns
-        explains.
+        """Return the share of the first ``goal`` label functions, or of all, that a regression on
+        some columns explains.
         """
-        functions = self.label[:goal]
-        across = self.joint[np.ix_(columns, functions)]
+        return float(self.explained_shares(columns)[:goal].mean())
+
+    def explained_shares(self, columns: IndexArray) -> FloatArray:
+        """Return the adjusted share of each label function that a regression explains."""
+        across = self.joint[np.ix_(columns, self.label)]
         explained = (across * np.linalg.solve(self.covariance(columns), across)).sum(axis=0)
-        share = np.clip(explained / np.diag(self.joint)[functions], 0.0, 1.0)
-        return float(1.0 - (1.0 - share.mean()) * self.unbias(len(columns)))
+        share = np.clip(explained / np.diag(self.joint)[self.label], 0.0, 1.0)
+        return np.asarray(1.0 - (1.0 - share) * self.unbias(len(columns)))
 
     def residual_variance(self, given: IndexArray) -> FloatArray:
         """Return the unbiased variance that a regression on the ``given`` leaves of every
@@ -183,16 +201,20 @@ class Evidence:
             collides=f_test(v_fy, v_rest_y, others, self._freedom - len(label)) < self.level,
         )
 
-    def adds_to_label(self, known: IndexArray) -> bool:
-        """Test by F whether all columns explain more of the first function of the label than the
-        known do.
-        """
-        moments, p = self.moments, self.moments.num_columns
-        alone, both = (
-            1.0 - moments.explained_share(columns, 1) for columns in (known, np.arange(p))
-        )
-        added = p - len(known)
-        return bool(added and f_test(alone, both, added, moments.rows - 1 - p) < ALPHA)
+
+def adds_to_label(moments: Moments, known: IndexArray) -> bool:
+    """Test by F whether all columns explain more of the label than the known ones do.
+
+    Of several functions of the label the smallest p-value counts, multiplied by their number.
+    """
+    p, functions = moments.num_columns, len(moments.label)
+    added = p - len(known)
+    if not added:
+        return False
+    alone = 1.0 - moments.explained_shares(known)
+    both = 1.0 - moments.explained_shares(np.arange(p))
+    p_values = f_test(alone, both, added, moments.rows - 1 - p)
+    return bool(functions * np.min(p_values) < ALPHA)
 
 
 def f_test(smaller: Any, larger: Any, added_inputs: int, freedom: float) -> Any:
@@ -220,21 +242,23 @@ def standardised(X: FloatArray) -> FloatArray:
     return np.asarray((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
-def precision_diagonal(covariance: FloatArray) -> FloatArray:
-    """Return the diagonal of the inverse, also of a covariance that rounding has made barely
-    singular.
-    """
-    ridge = _RIDGE
+def inverse(covariance: FloatArray) -> FloatArray:
+    """Return the inverse, also of a covariance that rounding has made barely singular."""
+    ridge = 0.0
     while True:
         try:
-            inverse = np.diag(
-                np.linalg.inv(covariance + (ridge - _RIDGE) * np.eye(len(covariance)))
-            )
+            found = np.linalg.inv(covariance + ridge * np.eye(len(covariance)))
         except np.linalg.LinAlgError:
-            inverse = np.full(len(covariance), np.nan)
-        if np.isfinite(inverse).all() and (inverse > 0).all():
-            return inverse
-        ridge *= 10.0
+            found = np.full_like(covariance, np.nan)
+        diagonal = np.diag(found)
+        if np.isfinite(diagonal).all() and (diagonal > 0).all():
+            return np.asarray(found)
+        ridge = max(10.0 * ridge, _RIDGE)
+
+
+def precision_diagonal(covariance: FloatArray) -> FloatArray:
+    """Return the diagonal of the inverse."""
+    return np.diag(inverse(covariance))
 
 
 def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, FloatArray]:
@@ -250,11 +274,22 @@ def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, Floa
     varies = moments.scale > np.sqrt(np.finfo(float).eps) * np.abs(moments.mean[:p]) * 1e-3
     varies &= (np.diag(moments.joint)[:p] > 0.5) & ~aside
     correlation = np.where(np.outer(varies, varies), moments.joint[:p, :p], 0.0)
+    if varies.all() and _is_well_conditioned(correlation):
+        return np.arange(p), np.eye(p)
     _, triangle, order = qr(correlation, pivoting=True)
     rank = int((np.abs(np.diag(triangle)) > _COLLINEAR).sum())
     independent: IndexArray = np.sort(order[:rank]).astype(np.intp)
     among = correlation[np.ix_(independent, independent)]
     return independent, np.linalg.solve(among, correlation[independent])
+
+
+def _is_well_conditioned(correlation: FloatArray) -> bool:
+    """Return whether columns are clearly independent: a fast answer for wide tables."""
+    try:
+        triangle = np.linalg.cholesky(correlation)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.diag(triangle).min() > 1e-3)
 
 
 def number_functions(y: ArrayLike) -> FloatArray:

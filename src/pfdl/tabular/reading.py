@@ -9,6 +9,7 @@ import numpy as np
 
 from pfdl._internal import files
 from pfdl.tabular.validation import identifies_rows
+from pfdl.tabular.visible import describe_edges, describe_missing_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 33
 
 
-def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, list[str]]:
+def read_table(
+    path: str | Path, target: str, *, complete: bool = True
+) -> tuple[pd.DataFrame, pd.Series, list[str]]:
     """Read a CSV file with a header, or a Parquet file, as a table that can be screened.
 
     Separators ``,`` ``;`` tab and ``|`` are recognised, with ``;`` also decimal commas.
@@ -24,11 +27,12 @@ def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, 
     Args:
         path: The file.
         target: The column to be predicted.
+        complete: Whether to leave out rows in which a column is missing. Rows without the target
+            are left out in any case, with a word on which columns predict that it is missing.
 
     Returns:
-        The columns to predict from, without those that are not numeric or identify the rows, and
-        without rows that are not complete; the target; and a sentence on everything that was left
-        out.
+        The columns to predict from, without those that are not numeric or identify the rows; the
+        target; and a sentence on everything that was left out, and on what the target shows of it.
 
     Raises:
         OSError: If it cannot be read.
@@ -61,10 +65,14 @@ def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, 
         notes.append(
             f"not judged, as they number or identify the rows: {', '.join(map(repr, rows))}."
         )
-    whole = numeric.drop(columns=rows).dropna()
-    if len(whole) < len(table):
+    numeric = numeric.drop(columns=rows)
+    missing = numeric[target].isna()
+    notes.append(describe_missing_label(numeric.drop(columns=target), missing, target))
+    labelled = numeric[~missing]
+    whole = labelled.dropna() if complete else labelled
+    if len(whole) < len(labelled):
         notes.append(
-            f"left out, as a value is missing: {len(table) - len(whole)} of {len(table)} rows."
+            f"left out, as a value is missing: {len(labelled) - len(whole)} of {len(table)} rows."
         )
     if whole.shape[1] < 2:
         raise ValueError(f"{path} has no numeric columns to predict {target!r} from.")
@@ -79,4 +87,6 @@ def read_table(path: str | Path, target: str) -> tuple[pd.DataFrame, pd.Series, 
             f"{target!r} has the same value in all complete rows of {path}; there is nothing to"
             " predict."
         )
-    return whole.drop(columns=target), whole[target], notes
+    if pd.api.types.is_float_dtype(whole[target]):
+        notes += describe_edges(whole[target].to_numpy(), repr(target))
+    return whole.drop(columns=target), whole[target], [note for note in notes if note]

@@ -1,4 +1,4 @@
-"""Least squares behind the selection screen."""
+"""Least squares behind the leak screen."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from pfdl.tabular.selector import SelectionScreen
-from pfdl.tabular.validation import all_or_nothing, check_table
+from pfdl.tabular.selector import LeakScreen
+from pfdl.tabular.validation import all_or_nothing, check_table, check_weights
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class ScreenedRegressor(LinearRegressorBase):
-    """Ordinary least squares on the columns that `SelectionScreen` keeps.
+    """Ordinary least squares on the columns that `LeakScreen` keeps.
 
-    Where nothing points to a selection of the rows, all columns are kept and the result is that of
+    Where no column behaves like an effect of y, all columns are kept and the result is that of
     least squares alone. For any other estimator put the screen in front:
-    ``make_pipeline(SelectionScreen(), LogisticRegression())``.
+    ``make_pipeline(LeakScreen(), LogisticRegression())``.
 
     Args:
-        screen: The screen; ``SelectionScreen()`` by default.
+        screen: The screen; ``LeakScreen()`` by default.
 
     Attributes:
         coef_: Coefficients, of shape (n_features,); 0 for dropped columns.
@@ -40,10 +40,10 @@ class ScreenedRegressor(LinearRegressorBase):
         >>> table = make_mmads(1000, 10, 1.7, seed=0).frame()
         >>> model = ScreenedRegressor().fit(table.drop(columns="y"), table["y"])
         >>> model.screen_.get_feature_names_out().tolist()
-        ['S1', 'S2', 'S3', 'S4', 'S5']
+        ['S1', 'S2', 'S3', 'S4', 'S5', 'V2', 'V3', 'V4', 'V5']
     """
 
-    def __init__(self, *, screen: SelectionScreen | None = None) -> None:
+    def __init__(self, *, screen: LeakScreen | None = None) -> None:
         self.screen = screen
 
     @all_or_nothing
@@ -57,11 +57,11 @@ class ScreenedRegressor(LinearRegressorBase):
             X: The columns.
             y: The label.
             sample_weight: Weight of each row, for the screen and for least squares.
-            groups: Environment of each row, for the screen; see `SelectionScreen.fit`.
+            groups: Environment of each row, for the screen; see `LeakScreen.fit`.
         """
         table, label = check_table(self, X, y, numeric_y=True)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, table)
-        screen = SelectionScreen() if self.screen is None else clone(self.screen)
+        weight = None if sample_weight is None else check_weights(sample_weight, len(table))
+        screen = LeakScreen() if self.screen is None else clone(self.screen)
         if screen.target == "auto":
             screen.set_params(target="number")
         self.screen_ = screen.fit(X, label, sample_weight=weight, groups=groups)
@@ -72,7 +72,7 @@ class ScreenedRegressor(LinearRegressorBase):
 
     def explain(self) -> pd.DataFrame:
         """Return what the screen found of each column, the most suspicious first; see
-        `SelectionScreen.explain`.
+        `LeakScreen.explain`.
         """
         check_is_fitted(self)
         return self.screen_.explain()

@@ -1,31 +1,43 @@
-"""Which columns of a table follow the label only because of how the sample was selected?
+"""Which columns of a table behave like effects of its label?
 
-Selection that favours rows where a column V lies close to the label y makes V look like an *effect*
-of y. Effects and causes of y leave different marks on the correlations among the columns:
-
-* given y, an effect has little left in common with the other columns: y alone says most of what can
-  be said about it;
-* given y, the causes of y correlate *more*: they collide in y, so knowing y and one cause tells
-  about the others.
-
-:mod:`pfdl.tabular.moments` measures both. This is the label-conditional decomposition: an extension
-of this project, not part of the PFDL paper. Suspicion has three grades. A *suspect* looks like an
-effect; a *strong* suspect looks like nothing else; a follower is *sure* where, besides, the columns
-left behave like causes and halves of the rows agree.
+An effect of the label is a column computed from it or after it (leakage), an outcome that came
+later, or one that the selection of the rows tied to it: the table reads the same. The screen sets
+aside what cannot be judged, finds the label's copies, asks the checks of :mod:`pfdl.tabular.leaks`
+of every other column, and decides which to leave out.
 """
 
 from __future__ import annotations
 
 import enum
 import math
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.moments import ALPHA, Evidence, FloatArray, Mask, Moments, independent_columns
+from pfdl.tabular import leaks
+from pfdl.tabular.marks import (
+    Marks,
+    column_scores,
+    copies,
+    label_functions,
+    measure,
+    pairs_that_make_label,
+)
+from pfdl.tabular.moments import (
+    FloatArray,
+    IndexArray,
+    Mask,
+    Moments,
+    class_functions,
+    independent_columns,
+    number_functions,
+)
+from pfdl.tabular.selection import sure_followers
 
 if TYPE_CHECKING:
     from pfdl.tabular.environments import Environments
@@ -37,55 +49,55 @@ LEVELS: dict[str, int] = {"sure": SURE, "strong": STRONG, "suspects": SUSPECT}
 
 KEPT, SUSPICIOUS, AS_ASKED = "kept", "kept, suspicious", "kept as asked"
 FOLLOWS_LABEL, ISOLATED, CHANGES = "follows the label", "isolated", "changes between environments"
-CONSTANT, NEAR_COPY, IDENTIFIER, MISSING = (
-    "constant",
-    "near copy of the label",
-    "identifies the rows",
-    "mostly missing",
-)
+COPY, PAIR = "copy of the label", "makes the label with another"
+CONSTANT, NEAR_COPY = "constant", "near copy of the label"
+IDENTIFIER, MISSING = "identifies the rows", "mostly missing"
+LEFT_OUT = (FOLLOWS_LABEL, ISOLATED, CHANGES, COPY, PAIR)
 
-# A column is a suspect where the label alone explains more than this share of what can be explained
-# of it, and k/m lies below the second.
-SHARE_THRESHOLD, RATIO_THRESHOLD = 0.5, 0.6
-# A mere suspect is judged only if the others explain at least this share of it: of a column that
-# they hardly explain, the label tells most whatever it is.
-_LEAST_M = 0.15
-# Columns that must be left. With two, R's table of the movements of seals would lose a column (the
-# latitude to be predicted, ``delta_long`` dropped) though its rows were not selected.
-_LEAST_LEFT = 3
-# What makes a suspicion strong, chosen on the design half of the real tables: the label
-# leaves the other columns less than a tenth of what they knew, and says nine tenths of all that can
-# be said.
-_STRONG_RATIO, _STRONG_SHARE = 0.1, 0.9
-_STRONG_M, _STRONG_LABEL_SHARE, _STRONG_VALUES = 0.01, 0.16, 10
-# What the causes must keep in common once the label is known. Causes of one sign that correlate
-# lose a little of it (house prices: 0.93 to 0.95); beside a suspect that lost all of it they are
-# still causes, beside a weaker one not.
-_COLLISION_BESIDE_STRONG, _COLLISION = 0.9, 0.98
-_COPY, _EXACT, _LEAST_SURVIVAL = 0.97, 0.999, 0.9
-# Not one half: without a column that was injected into CPS 1988 the true ones explain 0.49 to 0.51
-# (r = 1.7) and 0.44 (r = 2) of what all explain, and it has to go. On MMADS that share is 0.51 or
-# more in every table.
-_LEAST_EXPLAINED = 0.4
-# Halves of the rows that are screened as well before a suspicion is sure.
-_HALVES, _MOST_ROWS_OF_A_HALF = 20, 50_000
+#: Rows that are judged, at most: a sample of so many says as much, and ranking takes time.
+MOST_ROWS = 100_000
+#: A value in fewer rows than these may lie where it does by chance.
+_LEAST_ROWS_OF_COPY = 10
+#: Of a column the label must explain this much before it is compared with it in full.
+_LEAST_OF_COPY = 0.02
+#: What two columns must explain to be called the label, and how wide a table is searched for them.
+_PAIR_EXPLAINS, _WIDEST_FOR_SUMS = 0.9999, 500
 _WEIGHT_THAT_COUNTS = 1e-6
+_WIDE = 500
 
 
 class Outcome(enum.Enum):
-    """Why the suspicion of one sample is sure, or is not, in words that a sentence of the verdict
-    is made of.
+    """What was found in the table as a whole, in words that the verdict is made of."""
+
+    FOUND = "columns behave like effects of the label"
+    NOTHING = "no column behaves like an effect of the label"
+    TOO_SMALL = "{rows:.0f} rows of {columns} {noun} are too few to judge"
+    CONSTANT_LABEL = "the label is constant, so there is nothing to screen for"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is judged.
+
+    Attributes:
+        X: The columns; NaN where a value is missing.
+        y: The label: numbers or classes.
+        weight: Weight of each row.
+        number: Whether the label is a number, not a class.
+        unjudged: The decision on columns that are not to be judged, empty for the others.
+        protected: Mask of the columns that stay whatever is found.
     """
 
-    SELECTION = "columns surely follow the label"
-    NO_SELECTION = "no column follows the label as if selected by it"
-    TOO_SMALL = "{rows:.0f} rows of {columns} columns are too few to judge"
-    CONSTANT_LABEL = "the label is constant, so there is nothing to screen for"
-    EXACT = "the columns determine the label exactly, so it was computed from them"
-    AMBIGUOUS = "the other columns do not behave like causes of the label"
-    FEW_LEFT = "fewer than three columns would be left"
-    COSTLY = "the other columns explain little of the label"
-    UNSTABLE = "halves of the rows do not agree on it"
+    X: FloatArray
+    y: NDArray[np.generic]
+    weight: FloatArray
+    number: bool
+    unjudged: NDArray[np.object_]
+    protected: Mask
+
+    def rows(self, chosen: Mask | IndexArray) -> Table:
+        """Return some of the rows."""
+        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=self.weight[chosen])
 
 
 @dataclass(frozen=True)
@@ -93,288 +105,240 @@ class Screening:
     """What was found: one entry per column in every array.
 
     Attributes:
-        m: share of the column that the other columns explain; NaN where it cannot be judged.
-        k: the same once the label is known.
-        share: of all that can be explained of the column, how much the label explains alone.
+        m: Share of the column that the other columns explain, of ranks; NaN where it cannot be
+            judged.
+        k: The same once the label is known.
+        label: Share of the column that the label explains.
+        share: Of all that can be explained of the column, how much the label explains alone.
         relevance: p-value of "given all other columns, this one and the label have nothing in
             common".
         grade: 0, or how strong the suspicion is: ``SUSPECT``, ``STRONG`` or ``SURE``.
-        decision: what became of the column: ``KEPT``, ``SUSPICIOUS``, ``AS_ASKED``, ``CONSTANT``,
-            ``NEAR_COPY``, ``IDENTIFIER`` or ``MISSING``, which are kept; ``FOLLOWS_LABEL``,
-            ``ISOLATED`` or ``CHANGES``.
-        survival: share of the halves of the rows in which the column surely follows the label, too;
-            NaN where that was not asked.
-        outcome: why the suspicion is sure, or is not.
-        rows: rows of the table; with weights, how many they are worth.
-        explained: share of the label that all columns explain linearly.
-        explained_without: the same without the columns under the strongest suspicion there is; NaN
-            if there is none.
-        environments: what known environments say, if there are any.
+        decision: What became of the column: one of ``LEFT_OUT``, or ``KEPT``, ``SUSPICIOUS``,
+            ``AS_ASKED``, ``CONSTANT``, ``NEAR_COPY``, ``IDENTIFIER`` or ``MISSING``.
+        reasons: Why a column is not taken for an effect of the label; empty if it is.
+        undecided: Mask of columns that the label tells much of and that cannot be judged.
+        survival: Share of the halves of the rows in which the column surely follows the label; NaN
+            where that was not asked.
+        outcome: What was found in the table as a whole.
+        rows: Rows that were judged; with weights, how many they are worth.
+        rows_with_holes: How many of them had a missing value, which the middle one replaced.
+        explained: Share of the label that all judged columns explain linearly.
+        explained_without: The same without those under the strongest suspicion there is; NaN if
+            there is none.
+        pairs: Pairs of columns whose weighted sum is the label.
+        environments: What known environments say, if there are any.
     """
 
     m: FloatArray
     k: FloatArray
+    label: FloatArray
     share: FloatArray
     relevance: FloatArray
     grade: NDArray[np.int8]
-    decision: NDArray[Any]
+    decision: NDArray[np.object_]
+    reasons: NDArray[np.object_]
+    undecided: Mask
     survival: FloatArray
     outcome: Outcome
     rows: float
+    rows_with_holes: int = 0
     explained: float = math.nan
     explained_without: float = math.nan
+    pairs: list[tuple[int, int]] = field(default_factory=list)
     environments: Environments | None = None
 
     @property
     def kept(self) -> Mask:
         """Mask of the columns to use."""
-        return np.isin(self.decision.astype(str), (FOLLOWS_LABEL, ISOLATED, CHANGES), invert=True)
+        return np.isin(self.decision.astype(str), LEFT_OUT, invert=True)
 
 
-def screen_table(
-    X: FloatArray,
-    label: FloatArray,
-    weight: FloatArray,
-    *,
-    number: bool,
-    seed: int,
-    drop: Drop,
-    protected: Mask,
-    unjudged: NDArray[np.object_],
-) -> Screening:
+def screen_table(table: Table, *, drop: Drop, seed: int) -> Screening:
     """Grade every column of a table as it comes, and decide which to leave out.
 
-    What cannot be judged is set aside first. A constant column is kept, as it does no harm. A
-    column of which the label explains 97 % and more is kept and flagged: no noisy selection makes
-    one, and whether it is computed from the label or the label from it, the table cannot tell. A
-    column that can be computed from others is judged with them: it shares the strongest suspicion
-    on a column that goes into it.
+    A constant column is kept, as it does no harm. A column that can be computed from others is
+    judged with them: it shares the strongest suspicion on a column that goes into it.
 
     Args:
-        X: The columns, of shape (n, p).
-        label: Functions of the label with full column rank, of shape (n, d).
-        weight: Weight of each row.
-        number: Whether the label is a number, not a class. Only then suspicion may be strong: what
-            makes it so was measured with numbers, and columns are effects of a class more often
-            than of a number.
-        seed: Seed of the halves.
+        table: The table.
         drop: The weakest suspicion on which a column is left out.
-        protected: Mask of the columns that stay whatever is found.
-        unjudged: The decision on columns that are not to be judged, empty for the others.
+        seed: Seed of the rows that are judged where there are very many, and of the halves of the
+            rows that ``drop="sure"`` asks.
     """
-    aside = (unjudged != "").astype(bool)
-    moments = Moments.of(X, label, weight)
-    copies = _near_copies(moments) & ~aside
-    independent, combination = independent_columns(moments, copies | aside)
-    core = X if len(independent) == X.shape[1] else X[:, independent]
-    found = _grade(core, label, weight, moments.subset(independent), number, seed)
+    if len(table.X) > MOST_ROWS:
+        chosen = np.random.default_rng(seed).choice(len(table.X), MOST_ROWS, replace=False)
+        table = table.rows(np.sort(chosen))
+    with _said_if_wide(table):
+        return _screen(table, drop, seed)
+
+
+def _screen(table: Table, drop: Drop, seed: int) -> Screening:
+    found = _nothing_judged(table)
+    label = label_functions(table.y, table.number) if len(table.y) else np.empty((0, 0))
+    if not label.shape[1]:
+        outcome = Outcome.CONSTANT_LABEL if len(table.y) else Outcome.TOO_SMALL
+        return replace(found, outcome=outcome)
+    aside = (table.unjudged != "").astype(bool)
+    moments = Moments.of(column_scores(table.X), label, table.weight)
+    if _are_enough(moments.rows, label.shape[1], 0):
+        explained = 1.0 - moments.residual_variance(moments.label)
+        told = np.flatnonzero((explained > _LEAST_OF_COPY) & ~aside)
+        exact = copies(table.X[:, told], table.y, table.number, _LEAST_ROWS_OF_COPY)
+        found.decision[told[exact]] = COPY
+        aside |= found.decision == COPY
+        near = _varies(moments) & (explained > leaks.COPY) & ~aside
+        # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
+        # nearly tells a number often is: sizes of one body, counts of one kind.
+        found.decision[near] = NEAR_COPY if table.number else COPY
+        aside |= near
+    independent, combination = independent_columns(moments, aside)
     uses = np.abs(combination) > _WEIGHT_THAT_COUNTS
-    grade = np.max(uses * found.grade[:, None], axis=0, initial=0).astype(np.int8)
-    decision = np.where(grade > 0, SUSPICIOUS, KEPT).astype(object)
-    if len(X):
-        decision[~uses.any(axis=0)] = CONSTANT
-    decision[copies] = NEAR_COPY
-    decision[aside] = unjudged[aside]
-    goes = grade >= LEVELS[drop]
-    decision[goes] = np.where(protected[goes], AS_ASKED, FOLLOWS_LABEL)
-    if (decision == FOLLOWS_LABEL).any():
-        alone = independent[found.decision == ISOLATED]
-        decision[alone[~protected[alone]]] = ISOLATED
-    figures: dict[str, Any] = {}
-    for name in ("m", "k", "share", "relevance", "survival"):
-        figures[name] = np.full(X.shape[1], np.nan)
-        figures[name][independent] = getattr(found, name)
-    return replace(found, grade=grade, decision=decision, **figures)
+    found.decision[~uses.any(axis=0) & ~aside] = CONSTANT
+    rows = moments.rows
+    if len(independent) < 2 or not _are_enough(rows, label.shape[1], len(independent)):
+        if (found.decision == COPY).any():
+            return _decide(replace(found, rows=rows, outcome=Outcome.FOUND), table, drop)
+        return replace(found, rows=rows, outcome=Outcome.TOO_SMALL)
+    core = moments.subset(independent)
+    marks = measure(core)
+    found = _with_marks(replace(found, rows=rows), independent, marks)
+    found = _with_judgement(found, independent, uses, leaks.judge(core, marks))
+    if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
+        found = _with_values(found, table, independent, drop, seed)
+    else:
+        found = _with_explained(found, core, independent, table.number)
+    return _decide(found, table, drop)
 
 
-def _near_copies(moments: Moments) -> Mask:
-    p = moments.num_columns
-    if not len(moments.label) or moments.rows < 2 * len(moments.label) + 10:
-        return np.zeros(p, dtype=bool)
-    varies = np.diag(moments.joint)[:p] > 0.5
-    return np.asarray(varies & (moments.residual_variance(moments.label) < 1.0 - _COPY))
-
-
-def _are_enough(moments: Moments) -> bool:
-    """Return whether there are rows enough to judge so many columns."""
-    return moments.rows >= 2 * len(moments.mean) + 10
-
-
-def _grade(
-    X: FloatArray, label: FloatArray, weight: FloatArray, moments: Moments, number: bool, seed: int
-) -> Screening:
-    """Grade independent columns: what one sample says, what halves of it say, and what it would
-    cost to believe it.
-
-    The decision is ``ISOLATED`` on columns that add nothing once the sure followers go, ``KEPT`` on
-    the others.
-    """
-    p = X.shape[1]
-    unknown: FloatArray = np.full(p, np.nan)
-    grade, kept = np.zeros(p, dtype=np.int8), np.full(p, KEPT, dtype=object)
-    if not label.shape[1] or p < 2 or not _are_enough(moments):
-        outcome = Outcome.TOO_SMALL if label.shape[1] or not len(X) else Outcome.CONSTANT_LABEL
-        return Screening(
-            unknown, unknown, unknown, unknown, grade, kept, unknown, outcome, moments.rows
-        )
-    sample = Sample(X, moments, number)
-    grade = np.where(sample.strong, STRONG, np.where(sample.suspect, SUSPECT, 0)).astype(np.int8)
-    explained, survival, outcome = sample.explained(np.ones(p, dtype=bool)), unknown, sample.outcome
-    if (
-        grade.any() and explained > _EXACT
-    ):  # the label was computed from the columns: nothing follows it
-        grade, outcome = np.minimum(grade, SUSPECT), Outcome.EXACT
-    elif sample.sure.any():
-        survival = _survival(X, label, weight, number, seed)
-        stable = sample.sure & (survival >= _LEAST_SURVIVAL)
-        outcome = Outcome.UNSTABLE
-        if stable.any():
-            collision = _COLLISION_BESIDE_STRONG if (sample.strong | ~stable).all() else _COLLISION
-            outcome, isolated = sample.confirm(stable, collision)
-            if (
-                outcome is Outcome.SELECTION
-                and sample.explained(~stable) < _LEAST_EXPLAINED * explained
-            ):
-                outcome = Outcome.COSTLY
-            if outcome is Outcome.SELECTION:
-                grade[stable], kept[isolated] = SURE, ISOLATED
-    without = sample.explained(grade < grade.max()) if grade.any() else math.nan
-    m, k, relevance = sample.first.m, sample.first.k, sample.evidence.relevance
+def _nothing_judged(table: Table) -> Screening:
+    p = table.X.shape[1]
+    unknown = np.full(p, np.nan)
+    decision = np.full(p, KEPT, dtype=object)
+    aside = table.unjudged != ""
+    decision[aside] = table.unjudged[aside]
+    holes = np.isnan(table.X) & (decision != MISSING)[None, :].astype(bool)
     return Screening(
-        m,
-        k,
-        sample.share,
-        relevance,
-        grade,
-        kept,
-        survival,
-        outcome,
-        moments.rows,
-        explained,
-        without,
+        m=unknown,
+        k=unknown.copy(),
+        label=unknown.copy(),
+        share=unknown.copy(),
+        relevance=unknown.copy(),
+        grade=np.zeros(p, dtype=np.int8),
+        decision=decision,
+        reasons=np.full(p, "", dtype=object),
+        undecided=np.zeros(p, dtype=bool),
+        survival=unknown.copy(),
+        outcome=Outcome.NOTHING,
+        rows=float(len(table.X)),
+        rows_with_holes=int(holes.any(axis=1).sum()),
     )
 
 
-class Sample:
-    """What one sample of the rows says, before halves of it are asked.
+def _are_enough(rows: float, functions: int, columns: int) -> bool:
+    """Return whether there are rows enough to judge so many columns."""
+    return rows >= 2 * (columns + functions) + 10
 
-    Attributes:
-        evidence: What the regressions among columns and label say.
-        first: m, k and share of every column.
-        share: The same share, of each column when it was last looked at.
-        suspect: Mask of the columns that look like effects of the label.
-        strong: Mask of those that look like nothing else.
-        sure: Mask of those beside which the other columns behave like causes.
-        outcome: Why some are sure, or none.
+
+def _varies(moments: Moments) -> Mask:
+    return np.asarray(np.diag(moments.joint)[: moments.num_columns] > 0.5)
+
+
+def _with_marks(found: Screening, independent: IndexArray, marks: Marks) -> Screening:
+    for name in ("m", "k", "label", "share", "relevance"):
+        getattr(found, name)[independent] = getattr(marks, name)
+    return found
+
+
+def _with_judgement(
+    found: Screening, independent: IndexArray, uses: Mask, judgement: leaks.Judgement
+) -> Screening:
+    """Enter the judgement; what is computed from judged columns shares the strongest suspicion."""
+    grade = np.where(judgement.leaks, STRONG, np.where(judgement.suspects, SUSPECT, 0))
+    found.grade[:] = np.max(uses * grade[:, None], axis=0, initial=0)
+    found.reasons[independent] = judgement.reasons
+    found.undecided[independent] = judgement.undecided
+    return found
+
+
+def _with_explained(
+    found: Screening, moments: Moments, independent: IndexArray, number: bool
+) -> Screening:
+    """Enter how much of the label the columns explain, with and without the clearest suspects."""
+    goal = 1 if number else None
+    grade = found.grade[independent]
+    everything = np.arange(len(independent))
+    explained = moments.explained_share(everything, goal)
+    if not grade.any():
+        return replace(found, explained=explained)
+    without = moments.explained_share(np.flatnonzero(grade < grade.max()), goal)
+    return replace(found, explained=explained, explained_without=without)
+
+
+def _with_values(
+    found: Screening, table: Table, independent: IndexArray, drop: Drop, seed: int
+) -> Screening:
+    """Enter what the values say themselves, not their ranks: sums that make the label, the columns
+    that surely follow it if that is asked, and how much of it the columns explain.
     """
-
-    def __init__(self, X: FloatArray, moments: Moments, number: bool) -> None:
-        self.X, self.moments, self.number = X, moments, number
-        self.evidence = Evidence(moments)
-        self.first = self.evidence.given([])
-        # An indicator cannot lie close to a label and is never dropped.
-        self.quantity = ~((X.min(axis=0) == X) | (X.max(axis=0) == X)).all(axis=0)
-        self._judged = self.first.correlated & self.evidence.relevant & (self.first.m >= _LEAST_M)
-        followers, self.share = self._followers()
-        self.strong = self._strong()
-        self.suspect = followers | self.strong
-        self.sure, self.outcome = np.zeros(X.shape[1], dtype=bool), Outcome.NO_SELECTION
-        if self.suspect.any():
-            self.outcome = Outcome.AMBIGUOUS
-        others = self._judged & (self.share > SHARE_THRESHOLD) & self.quantity & ~followers
-        clear = self.strong & (self.first.m >= _LEAST_M)
-        for columns, collision in (
-            (followers & ~others.any(), _COLLISION),
-            (clear, _COLLISION_BESIDE_STRONG),
-        ):
-            if columns.any() and not self.sure.any():
-                self.outcome, _ = self.confirm(columns, collision)
-                if self.outcome is Outcome.SELECTION:
-                    self.sure = columns
-
-    def explained(self, columns: Mask) -> float:
-        """Return the share of the label that a regression on some columns explains."""
-        return self.moments.explained_share(np.flatnonzero(columns), 1 if self.number else None)
-
-    def confirm(self, followers: Mask, collision: float) -> tuple[Outcome, Mask]:
-        """Ask whether enough columns would be left, and whether these behave like causes of the
-        label.
-
-        Returns:
-            The outcome, and the mask of the columns that are isolated then: they add nothing to
-            what is kept.
-        """
-        kept, isolated = np.flatnonzero(~followers), np.zeros(len(followers), dtype=bool)
-        if len(kept) < _LEAST_LEFT:
-            return Outcome.FEW_LEFT, isolated
-        table = Evidence(self.moments.subset(kept))
-        rest, causes = table.given([]), table.relevant
-        # Causes collide in the label, at least two that are quantities: they keep in common what
-        # they had, or gain.
-        if (causes & self.quantity[kept]).sum() < 2 or rest.k[causes].sum() <= collision * rest.m[
-            causes
-        ].sum():
-            return Outcome.AMBIGUOUS, isolated
-        # Undivided: to fail a strict test is no proof.
-        isolated[kept] = (table.relevance > ALPHA) & ~rest.collides
-        return Outcome.SELECTION, isolated
-
-    def _followers(self) -> tuple[Mask, FloatArray]:
-        """Take the clearest follower of the label, look again given what was taken, until none is
-        left.
-
-        Looking again is what separates the rest: a cause may resemble the label merely because it
-        resembles a follower, and once that is accounted for it no longer does.
-        """
-        taken: list[int] = []
-        now, share = self.first, self.first.share.copy()
-        eligible = self._judged & (self.first.k < RATIO_THRESHOLD * self.first.m) & self.quantity
-        while True:
-            left = np.setdiff1d(np.arange(len(share)), taken)
-            share[left] = now.share[left]
-            candidates = left[(eligible & (share > SHARE_THRESHOLD))[left]]
-            if not len(candidates) or len(left) == 1:
-                return np.isin(np.arange(len(share)), taken), share
-            taken.append(int(candidates[np.argmax(share[candidates])]))
-            now = self.evidence.given(taken)
-
-    def _strong(self) -> Mask:
-        """Return the columns that given the label have nothing to do with the others, though these
-        predict the label.
-
-        A cause of the label does not look like that: it collides with the others in it. So the
-        others must add to the prediction of the label, given the suspects; else there is nothing to
-        collide with.
-        """
-        first, moments, none = self.first, self.moments, np.zeros(self.X.shape[1], dtype=bool)
-        if not self.number:
-            return none
-        strong = first.correlated & (first.m >= _STRONG_M) & self.evidence.relevant & self.quantity
-        strong &= (first.k < _STRONG_RATIO * first.m) & (first.share > _STRONG_SHARE)
-        strong &= moments.residual_variance(moments.label) <= 1.0 - _STRONG_LABEL_SHARE
-        for j in np.flatnonzero(strong):
-            strong[j] = len(np.unique(self.X[:, j])) >= _STRONG_VALUES
-        explained = self.evidence.adds_to_label(np.flatnonzero(strong))
-        return strong if explained and (~strong).sum() >= _LEAST_LEFT else none
+    X = filled(table.X[:, independent])
+    label = functions_of_values(table)
+    moments = Moments.of(X, label, table.weight)
+    if drop == "sure":
+        sure = sure_followers(X, label, table.weight, moments, table.number, seed)
+        found.survival[independent] = sure.survival
+        found.grade[independent[sure.columns]] = SURE
+        found.decision[independent[sure.isolated]] = ISOLATED
+    if table.number:
+        together = pairs_that_make_label(moments, _PAIR_EXPLAINS)
+        pairs = [(int(independent[first]), int(independent[second])) for first, second in together]
+        found = replace(found, pairs=pairs)
+    return _with_explained(found, moments, independent, table.number)
 
 
-def _survival(
-    X: FloatArray, label: FloatArray, weight: FloatArray, number: bool, seed: int
-) -> FloatArray:
-    """Return the share of the halves of the rows in which each column surely follows the label."""
-    counts = np.zeros(X.shape[1])
-    for rows in _halves(len(X), seed):
-        half = Moments.of(X[rows], label[rows], weight[rows])
-        if _are_enough(half):
-            counts += Sample(X[rows], half, number).sure
-    return counts / _HALVES
+def functions_of_values(table: Table) -> FloatArray:
+    """Return functions of the label itself, not of its rank."""
+    if table.number:
+        return number_functions(table.y)
+    classes, codes = np.unique(table.y, return_inverse=True)
+    return class_functions(codes, len(classes))
 
 
-def _halves(n: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """Yield the rows of each half, in complementary pairs."""
-    rng = np.random.default_rng(seed)
-    size = min(n // 2, _MOST_ROWS_OF_A_HALF)
-    for _ in range(_HALVES // 2):
-        order = rng.permutation(n)
-        yield np.sort(order[:size])
-        yield np.sort(order[-size:])
+def filled(X: FloatArray) -> FloatArray:
+    """Replace missing values by the mean of their column, or by 0 where there are no others."""
+    holes = np.isnan(X)
+    if not holes.any():
+        return X
+    known = np.maximum((~holes).sum(axis=0), 1)
+    return np.where(holes, np.where(holes, 0.0, X).sum(axis=0) / known, X)
+
+
+def _decide(found: Screening, table: Table, drop: Drop) -> Screening:
+    """Turn grades, copies and sums into decisions, and heed what is to be kept."""
+    decision = found.decision
+    decision[(found.grade > 0) & (decision == KEPT)] = SUSPICIOUS
+    decision[found.grade >= LEVELS[drop]] = FOLLOWS_LABEL
+    for pair in found.pairs:
+        for column in pair:
+            if decision[column] in (KEPT, SUSPICIOUS):
+                decision[column] = PAIR
+    if not (decision == FOLLOWS_LABEL).any():
+        decision[decision == ISOLATED] = KEPT
+    asked = table.protected & np.isin(decision.astype(str), (FOLLOWS_LABEL, COPY, PAIR))
+    decision[asked] = AS_ASKED
+    decision[table.protected & (decision == ISOLATED)] = KEPT
+    acted = np.isin(decision.astype(str), (FOLLOWS_LABEL, COPY, PAIR, AS_ASKED)).any()
+    outcome = Outcome.FOUND if acted or found.grade.any() else Outcome.NOTHING
+    return replace(found, outcome=outcome)
+
+
+@contextmanager
+def _said_if_wide(table: Table) -> Iterator[None]:
+    """Say on a terminal that a wide table is being judged, which takes seconds."""
+    rows, columns = table.X.shape
+    shown = columns >= _WIDE and sys.stderr.isatty()
+    if shown:
+        sys.stderr.write(f"LeakScreen: judging {columns:,} columns of {rows:,} rows …")
+        sys.stderr.flush()
+    yield
+    if shown:
+        sys.stderr.write(" done\n")

@@ -117,6 +117,24 @@ def check_groups(groups: Any, rows: int) -> NDArray[Any]:
     return names
 
 
+def check_weights(sample_weight: Any, rows: int) -> FloatArray:
+    """Return the weight of each row: a number for all of them, or one for each."""
+    if sample_weight is None:
+        return np.ones(rows)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(rows, float(weight))
+    if weight.shape != (rows,):
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}; give one weight for each of {rows} rows."
+        )
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError("sample_weight holds weights that are not finite, or negative values.")
+    if not weight.any():
+        raise ValueError("sample_weight is zero in every row; at least one must count.")
+    return weight
+
+
 def identifies_rows(values: NDArray[Any], name: str) -> bool:
     """Return whether a column numbers the rows: whole numbers, each once, in even steps or named as
     a key.

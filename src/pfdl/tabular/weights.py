@@ -6,9 +6,8 @@ import warnings
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
-from sklearn.linear_model._base import LinearModel
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,7 +36,7 @@ def least_squares(
     return linear.coef_ / scale, float(linear.intercept_)
 
 
-class LinearRegressorBase(RegressorMixin, LinearModel):  # type: ignore[misc]
+class LinearRegressorBase(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predict from ``coef_`` and ``intercept_``, with complaints that name the column.
 
     A subclass has ``_learn(X, y)``, which fits it to a table that was checked.

@@ -1,0 +1,1 @@
+"""Does the screen of tables find leaks? Real tables, leaks put into them, and rival rules."""
