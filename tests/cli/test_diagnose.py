@@ -149,7 +149,7 @@ def test_a_table(tmp_path):
     )
     result = typed(f"diagnose {tmp_path / 'table.csv'} --target y -o {output}")
     assert "Behaving like an effect of the label: V1." in result.output
-    assert "Nearly a copy of the label: nearly y." in result.output
+    assert "The label over again: nearly y." in result.output
     assert "Note: not judged, as they number or identify the rows: 'row'." in result.output
     lines = result.stdout.splitlines()
     code = lines[
@@ -158,15 +158,18 @@ def test_a_table(tmp_path):
     found: dict[str, Any] = {}
     exec("\n".join(code), found)  # the advice runs as it stands
     assert "V1" not in found["model"].feature_names_in_
-    assert any(line.startswith("# Without V1: ") and "% of y is explained" in line for line in code)
+    assert any(
+        line.startswith("# Without V1 and nearly y: ") and "% of y is explained" in line
+        for line in code
+    )
     html = output.read_text()
     for words in (
         "of table.csv",
-        "k = 0.6 m",
+        "k = 0.05 m",
         "follows the label",
         "numeric: &#39;word",
         'ing">Behaving',
-        "V1 (sure)",
+        "V1 (strong)",
     ):
         assert words in html
     assert EVIL not in html

