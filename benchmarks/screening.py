@@ -56,7 +56,7 @@ def false_alarms() -> Iterator[dict[str, object]]:
             for r2 in (0.2, 0.5, 0.8, 0.95):
                 for seed in range(1000, 1000 + TABLES):
                     X, y = unbiased(seed, r2, loading, same_sign)
-                    model = LeakScreen().fit(X, y)
+                    model = LeakScreen(drop="sure").fit(X, y)
                     name = "causes push the same way" if same_sign else "causes of mixed signs"
                     yield {
                         "tables": f"no selection, {name}",
@@ -78,7 +78,7 @@ def detections() -> Iterator[dict[str, object]]:
             for n, p, rate in cells:
                 for seed in range(first, first + 10):
                     data = make_mmads(n, p, rate, setting, seed=seed)
-                    screening = LeakScreen().fit(data.X, data.y).screening_
+                    screening = LeakScreen(drop="sure").fit(data.X, data.y).screening_
                     exact = (
                         np.flatnonzero(screening.decision == FOLLOWS_LABEL).tolist()
                         == data.biased.tolist()

@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from pfdl.data import make_mmads
-from pfdl.tabular import SelectionScreen
-from pfdl.tabular.screening import RATIO_THRESHOLD
+from pfdl.tabular import LeakScreen
+from pfdl.tabular.leaks import MOST_RATIO
 from pfdl_lab.records import open_records
 from pfdl_lab.register import difference_of
 
@@ -116,21 +116,20 @@ def parts() -> plt.Figure:
 def m_and_k() -> plt.Figure:
     """What the label-conditional decomposition sees on MMADS."""
     table = make_mmads(n=2000, p=20, r=1.7, seed=0).frame()
-    found = SelectionScreen().fit(table.drop(columns="y"), table["y"]).explain()
+    found = LeakScreen().fit(table.drop(columns="y"), table["y"]).explain()
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     end = found["m"].max() * 1.05
     axis.plot([0, end], [0, end], color=GREY, linewidth=1, linestyle=":", label="k = m")
     axis.plot(
         [0, end],
-        [0, RATIO_THRESHOLD * end],
+        [0, MOST_RATIO * end],
         color=GREY,
         linewidth=1,
-        label=f"k = {RATIO_THRESHOLD} m",
+        label=f"k = {MOST_RATIO} m",
     )
     for decision, colour, name in (
-        ("kept", BLUE, "kept (all are causes of y)"),
+        ("kept", BLUE, "kept"),
         ("follows the label", RED, "follows y: dropped"),
-        ("isolated", "#9a9a9a", "isolated: dropped"),
     ):
         chosen = found[found["decision"] == decision]
         axis.scatter(chosen["m"], chosen["k"], color=colour, label=name, zorder=3)

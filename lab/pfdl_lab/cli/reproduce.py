@@ -225,9 +225,7 @@ def leaks(
 
 app = typer.Typer(
     help="Rerun a table of the paper, beside the paper's own figures, or a study of ours.",
-=======
-    subcommand_metavar="mmads|readings|colored-mnist|nico|readout|spuco-mnist|leaks",
->>>>>>> 94177562 (Read what a table shows of the selection of its rows, and sum the benchmark up)
+    subcommand_metavar="mmads|colored-mnist|nico|readout|spuco-mnist|leaks",
     no_args_is_help=True,
 )
 add_command(app, "mmads", mmads)
