@@ -7,8 +7,6 @@ from importlib.metadata import version
 
 import pytest
 import typer
-from lab.tests.report.made_up import make_training
-from tests.cli.test_quickstart import PATH
 from tests.cli.typing_commands import typed
 from tests.test_docs import OF_THE_LABORATORY, PAGES, name, run_blocks
 from tests.test_package import modules_after
@@ -40,14 +38,6 @@ def test_the_code_on_pages_about_the_laboratory_runs(page):
     run_blocks(page)
 
 
-def test_the_report_of_the_quick_start(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    make_training(tmp_path / "runs" / "erm", objective="erm")
-    (line,) = (line.partition("#")[0] for line in PATH if line.startswith("pfdl report"))
-    typed(line.removeprefix("pfdl "))
-    assert "erm" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
 def test_every_command_and_option_that_a_page_shows_exists():
     shown = re.compile(r"^(?:\$ )?pfdl (\w(?:[^\n]*\\\n)*[^#\n]*)", re.MULTILINE)
     commands = {(): typer.main.get_command(app)}
@@ -76,6 +66,7 @@ def test_every_command_and_option_that_a_page_shows_exists():
         ("study colored-mnist --select best", "select"),
         ("study colored-mnist --precision 16", "precision"),
         ("study no-such-folder", "there is no folder no-such-folder"),
+        ("study no-such-folder --features lite0", "a study reads pixels"),
         ("study a/shapes b/shapes", "two data sets have the same name"),
         ("reproduce colored-mnist --mnist nowhere", "nowhere has no file train-images-idx3-ubyte"),
         ("reproduce colored-mnist --device abacus", "the device 'abacus' is not available"),

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from pfdl.cli.main import app
 from pfdl.runs import read_run
 from pfdl_lab import demo
+from pfdl_lab.grid import PACK
 
 TINY = {
     "TABLES": replace(demo.TABLES, seeds=2, num_test=100),
@@ -33,7 +34,7 @@ def tiny(monkeypatch):
 
 
 def when_written(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.glob("*/*/*.json")}
+    return {path: path.stat().st_mtime_ns for path in folder.glob(f"*/*/{PACK}")}
 
 
 @pytest.mark.usefixtures("nothing_counted")
@@ -48,12 +49,13 @@ def test_a_demonstration_that_is_stopped_goes_on_and_ends_with_a_page(tiny, monk
     assert "the same command resumes" in stopped.stderr
     assert not (tmp_path / "report.html").exists()
     done = when_written(tmp_path)
-    assert len(done) == 2 + 1 + 6  # two tables, the contexts and the rows of digits
+    assert len(done) == 1 + 2  # of tables; contexts and rows of digits
 
     ended = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert ended.exit_code == 0, ended.output
     assert ended.stdout.splitlines()[-1] == str(tmp_path / "report.html")
-    assert not when_written(tmp_path)  # a finished run keeps no file for each task
+    assert {path: when_written(tmp_path)[path] for path in done} == done  # not done again
+    assert not list(tmp_path.glob("*/*/*.json"))  # a finished run keeps no file for each task
     printed = " ".join(ended.stdout.split())
     for title in (
         "Tables under biased selection (MMADS)",

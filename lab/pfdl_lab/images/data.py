@@ -123,9 +123,12 @@ class ImageData:
         if self.is_generated:
             strength = self.data.removeprefix(SHAPES).removeprefix("-")
             return Shapes(100, strength=float(strength or 1.0))
-        return open_images(
-            self.data, **{**asdict(self.options), "columns": self.options.named_columns()}
-        )
+        reading = {**asdict(self.options), "columns": self.options.named_columns()}
+        if reading.pop("features"):
+            raise ValueError(
+                "a study reads pixels; its backbone efficientnet-lite0-features takes features."
+            )
+        return open_images(self.data, **reading)
 
     def make_manifest(self, source: ContextSource, seed: int, validation: float) -> Manifest:
         """Split the images for a seed.
