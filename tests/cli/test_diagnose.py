@@ -58,6 +58,8 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
         "What was found about second|What to try next:|What the model gets wrong|accuracy (%) by"
         " class|"
     )
+    shown += "Side by side|Accuracy (%) of the models|What the files say of the class|"
+    shown += "brightness (0 to 255)|Where the contexts are seen|few to rest on|"
     shown += (
         '<th scope="col">validation, |<th scope="col">in its usual context|The worst groups of'
         " first"
@@ -75,11 +77,11 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
 @needs_browser
 def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(page, visit):
     seen = visit(page[1])
-    assert seen.page.locator(".plot svg").count() == 1
+    assert seen.page.locator(".plot svg").count() == 2
     titles = seen.page.locator(".gallery p").all_text_contents()
-    # A row for each context, once for both runs
-    assert sum("test images" in title for title in titles) == 2
-    assert any("usual in training for" in title for title in titles)
+    # A row for each group, once for both runs
+    assert sum("test images, " in title for title in titles) == 4
+    assert sum("usual in training for this class" in title for title in titles) == 2
     assert {title.split(",")[0] for title in titles if "images not recognised" in title} == {
         "first",
         "second",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,15 +145,7 @@ def measure_reliance(
     if row is not None:
         effect = float(row @ [group.accuracy for group in groups])
         effect_error = float(np.sqrt(row**2 @ [group.variance for group in groups]))
-    shares = {(group.label, group.context): group.accuracy for group in sides.groups}
-    by_class = [
-        ClassReliance(
-            label,
-            usual[label],
-            *(shares.get((label, side), float("nan")) for side in (True, False)),
-        )
-        for label in sides.by_label
-    ]
+    by_class = [_by_class(label, usual[label], sides.groups) for label in sides.by_label]
     return ContextReliance(
         in_usual=home.accuracy,
         elsewhere=elsewhere.accuracy,
@@ -161,11 +153,21 @@ def measure_reliance(
         effect=effect,
         effect_error=effect_error,
         separable=separable,
-        by_class=tuple(
-            sorted(by_class, key=lambda one: np.inf if np.isnan(one.loss) else -one.loss)
-        ),
+        by_class=tuple(sorted(by_class, key=_least_loss_last)),
         samples_elsewhere=elsewhere.samples,
     )
+
+
+def _by_class(label: Any, usual: Any, sides: Sequence[GroupAccuracy]) -> ClassReliance:
+    """Return the accuracies of one class; the contexts of these groups are whether it is usual."""
+    found = {bool(group.context): group for group in sides if group.label == label}
+    nothing = GroupAccuracy(label, "", float("nan"), 0)
+    home, elsewhere = found.get(True, nothing), found.get(False, nothing)
+    return ClassReliance(label, usual, home.accuracy, elsewhere.accuracy, elsewhere.samples)
+
+
+def _least_loss_last(one: ClassReliance) -> float:
+    return np.inf if np.isnan(one.loss) else -one.loss
 
 
 def compare_reliance(
@@ -203,31 +205,58 @@ def compare_reliance(
     return Comparison(difference, float(np.sqrt(variance)))
 
 
-def _contrast(
-    groups: Sequence[GroupAccuracy], usual: Mapping[Any, Any]
-) -> tuple[FloatArray | None, bool]:
-    """Return the weights of the groups' accuracies whose sum is the effect of the usual context,
-    and if it is adjusted.
+class _Contrast(NamedTuple):
+    """The weights of the groups' accuracies whose sum is the effect of the usual context.
 
-    They are the row of the least-squares solution of accuracy = class + context + effect · at_home,
-    with every sample counted once; or those of the plain difference, where that is all there is.
+    Attributes:
+        weights: One for each group; None where there is no effect to speak of.
+        is_adjusted: Whether hard classes and contexts are allowed for.
+    """
+
+    weights: FloatArray | None
+    is_adjusted: bool
+
+
+def _contrast(groups: Sequence[GroupAccuracy], usual: Mapping[Any, Any]) -> _Contrast:
+    """Return the row of the least-squares solution of accuracy = class + context + effect ·
+    at_home, with every sample counted once; or the plain difference, where that is all there is.
     """
     at_home = np.array([usual.get(group.label) == group.context for group in groups])
-    labels = np.unique([str(group.label) for group in groups], return_inverse=True)[1]
-    contexts = np.unique([str(group.context) for group in groups], return_inverse=True)[1]
-    nuisance = np.hstack([np.eye(labels.max() + 1)[labels], np.eye(contexts.max() + 1)[contexts]])
     counts = np.array([group.samples for group in groups], dtype=np.float64)
     root = np.sqrt(counts)
     home = root * at_home
-    part = root[:, None] * nuisance
-    # Frisch-Waugh: what class and context leave over
-    rest = home - part @ np.linalg.lstsq(part, home, rcond=None)[0]
+    nuisance = root[:, None] * np.hstack(
+        [_indicators([group.label for group in groups]), _indicators([g.context for g in groups])]
+    )
+    # Frisch-Waugh: what class and context leave over of being at home
+    explained = nuisance @ np.linalg.lstsq(nuisance, home, rcond=None)[0]
+    rest = home - explained
     size = float(rest @ rest)
-    if size >= 1e-9 * float(home @ home) and at_home.any():
-        return np.asarray(rest * root / size), True
+    if at_home.any() and size >= 1e-9 * float(home @ home):
+        return _Contrast(rest * root / size, True)
+    return _Contrast(_plain_difference(groups, usual, at_home, counts), False)
+
+
+def _plain_difference(
+    groups: Sequence[GroupAccuracy],
+    usual: Mapping[Any, Any],
+    at_home: NDArray[np.bool_],
+    counts: FloatArray,
+) -> FloatArray | None:
+    """Return the weights of accuracy in usual contexts minus accuracy elsewhere; None if all
+    classes share one usual context, or all images are on one side.
+    """
+    has_usual = np.array([group.label in usual for group in groups])
+    away = has_usual & ~at_home
     distinct = {usual[group.label] for group in groups if group.label in usual}
-    away = ~at_home & [group.label in usual for group in groups]
     if len(distinct) < 2 or not away.any() or not at_home.any():
-        return None, False
-    sides = np.where(at_home, counts, 0.0), np.where(away, counts, 0.0)
-    return np.asarray(sides[0] / sides[0].sum() - sides[1] / sides[1].sum()), False
+        return None
+    in_usual = np.where(at_home, counts, 0.0)
+    elsewhere = np.where(away, counts, 0.0)
+    return np.asarray(in_usual / in_usual.sum() - elsewhere / elsewhere.sum())
+
+
+def _indicators(names: Sequence[Any]) -> FloatArray:
+    """Return a column for each name, 1 where it stands."""
+    numbers = np.unique([str(name) for name in names], return_inverse=True)[1]
+    return np.eye(numbers.max() + 1)[numbers]

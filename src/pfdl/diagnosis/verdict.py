@@ -18,16 +18,21 @@ ERRORS_SURE = 2.0
 """Standard errors by which a difference must be away from a limit."""
 
 
+FEW = 30
+"""A verdict that rests on fewer images outside usual contexts says so."""
+
+
 @dataclass(frozen=True)
 class ClassReliance:
     """One class: its usual context, and its accuracy there and elsewhere; NaN where there are no
-    images.
+    images; and how many there are elsewhere.
     """
 
     label: Any
     usual_context: Any
     in_usual: float
     elsewhere: float
+    samples_elsewhere: int = 0
 
     @property
     def loss(self) -> float:
@@ -118,8 +123,14 @@ class ContextReliance:
                 "Each context shows one class only, so contexts that are hard in themselves may be"
                 " the cause."
             )
+            few = (
+                f"It rests on {self.samples_elsewhere} images outside usual contexts: look at them."
+            )
             said = f"Yes, the model relies on the context: {figures}."
-            return (said, *([] if self.separable else [doubt]), *self._who())
+            doubts = [] if self.separable else [doubt]
+            if self.samples_elsewhere < FEW:
+                doubts.append(few)
+            return (said, *doubts, *self._who())
         if self.answer == NO:
             return (
                 (
@@ -149,7 +160,8 @@ class ContextReliance:
         worst = [one for one in self.by_class if one.loss >= LEAST_DIFFERENCE][:3]
         parts = ", ".join(
             f"{name_class(one.label)} ({100 * one.in_usual:.0f} % in"
-            f" {name_context(one.usual_context)}, {100 * one.elsewhere:.0f} % elsewhere)"
+            f" {name_context(one.usual_context)}, {100 * one.elsewhere:.0f} % of"
+            f" {one.samples_elsewhere} elsewhere)"
             for one in worst
         )
         return (f"Most affected: {parts}.",) if worst else ()

@@ -19,10 +19,12 @@ from pfdl._internal.text import printable
 from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
 from pfdl.diagnosis.result import Diagnosis
 from pfdl.diagnosis.shift import ShiftCurve
-from pfdl.diagnosis.verdict import CANNOT_TELL, NO, YES
+from pfdl.diagnosis.verdict import CANNOT_TELL, FEW, NO, YES
 from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, reading, render
 from pfdl.vision.advice import advise
 from pfdl.vision.diagnosis import KNOWN, OTHER_IMAGES, ImageDiagnosis, compare_diagnoses
+from pfdl.vision.places import map_contexts
+from pfdl.vision.properties import UNITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +33,7 @@ Named = Mapping[str, ImageDiagnosis]
 
 WORST_GROUPS = SHOWN_CONTEXTS = 12
 SHOWN_GROUPS = 3
-THUMBNAILS = 8  # in a row
+THUMBNAILS = 7  # in a row
 THUMBNAIL_SIZE = 96
 DASHES = ("-", "--", ":", "-.")
 WORST_FIRST = operator.attrgetter("accuracy", "name")
@@ -59,21 +61,23 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
     introduction.append(blocks.text(f"Measured on {tested} images that took no part in training."))
     if any(one.rows != diagnoses[0].rows for one in diagnoses):
         introduction.append(blocks.text(OTHER_IMAGES, "warning"))
+    wrong = [block for name, one in named.items() for block in _wrong(name, one)]
     pictures = [
         ("What the contexts look like", _contexts(diagnoses)),
-        (
-            "What the model gets wrong",
-            [block for name, one in named.items() for block in _wrong(name, one)],
-        ),
+        ("What the model gets wrong", wrong),
     ]
     if all(one.contexts_are == KNOWN for one in diagnoses):
         pictures.reverse()  # contexts that nobody named are to be looked at first
+    verdicts = [
+        (f"What was found about {name}", _verdict(one, data, options))
+        for name, one in named.items()
+    ]
     sections = [
-        *(
-            (f"What was found about {name}", _verdict(one, data, options))
-            for name, one in named.items()
-        ),
+        ("Side by side", _side_by_side(named)),
+        ("What the files say of the class", _properties(diagnoses[0])),
+        *verdicts,
         *pictures,
+        ("Where the contexts are seen", _places(diagnoses[0])),
         ("If the contexts shift", _shift(named)),
         ("Accuracy by class, context and group", _accuracy(named)),
         ("How to read this page", [reading.diagnosis()]),
@@ -81,6 +85,81 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
     return render(
         f"Diagnosis of {' and '.join(named)}", introduction, [one for one in sections if one[1]]
     )
+
+
+def _side_by_side(named: Named) -> list[Markup]:
+    """Return one line for each model, where there are several."""
+    if len(named) < 2:
+        return []
+    rows = []
+    for name, one in named.items():
+        reliance, worst = one.found.reliance, one.accuracies.worst_group
+        cells = [one.answer, figure(100 * one.accuracies.overall, missing="not known")]
+        for share in (
+            math.nan if reliance is None else reliance.in_usual,
+            math.nan if reliance is None else reliance.elsewhere,
+            worst.accuracy,
+        ):
+            cells.append(figure(100 * share, missing="the usual contexts are not known"))
+        rows.append((name, [*cells, f"{worst.name}, {worst.samples} images"]))
+    columns = ["relies", "all images", "usual contexts", "elsewhere", "worst group", "which is"]
+    return [Markup(blocks.table("Accuracy (%) of the models", "model", columns, rows))]
+
+
+def _properties(one: ImageDiagnosis) -> list[Markup]:
+    """Show which plain properties of the files go with the class."""
+    if not one.properties:
+        return []
+    labels = list(dict.fromkeys(label for test in one.properties for label in test.by_class))
+    rows = []
+    for test in one.properties:
+        unit = f" ({UNITS[test.name]})" if UNITS[test.name] else ""
+        chance = "below 0.001" if test.chance < 0.001 else f"{test.chance:.3f}"
+        strength = Markup(blocks.number(f"{test.strength:.2f}", strong=test.matters))
+        typical = [test.by_class.get(label, "not known") for label in labels]
+        rows.append((f"{test.name}{unit}", [strength, chance, *typical]))
+    caption = f"Properties of {max(test.images for test in one.properties)} images by class"
+    columns = ["strength", "chance", *map(name_class, labels)]
+    quiet = [place for place, test in enumerate(one.properties) if not test.matters]
+    notes = (
+        "Strength: Cramér's V with the class, 0 to 1. Chance: of so strong an association under"
+        " independence, for all properties together (Holm). By class the median, or the most"
+        " frequent word.",
+        "A property may belong to the object, or to how the images were made: look.",
+    )
+    return [Markup(blocks.table(caption, "property", columns, rows, notes, quiet))]
+
+
+def _places(one: ImageDiagnosis) -> list[Markup]:
+    """Draw where in the image the contexts of a class differ."""
+    if one.images is None or len(set(one.contexts)) < 2:
+        return []
+    shares = map_contexts(one.images, [row.class_name for row in one.rows], one.contexts)
+    if shares is None:
+        return []
+
+    def draw(axes: Axes) -> None:
+        axes.pcolormesh(shares[::-1], vmin=0, vmax=max(0.05, float(shares.max())), cmap="Greys")
+        for row, column in np.ndindex(*shares.shape):
+            share = shares[::-1][row, column]
+            light = share > 0.6 * shares.max()
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                f"{100 * share:.0f}",
+                ha="center",
+                va="center",
+                color="white" if light else "black",
+            )
+        axes.set_aspect("equal")
+        axes.set_axis_off()
+
+    summary = (
+        "How much of the differences of colour between images of a class its contexts explain, in"
+        " percent, for each part of the image. Even: the whole image. One corner or border: a mark"
+        " there."
+    )
+    return [Markup(blocks.plot("Where", summary, inline(draw_svg(draw), "places"), "places"))]
 
 
 def save_result(found: Diagnosis, path: Path) -> None:
@@ -122,24 +201,45 @@ def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Mar
 
 
 def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
-    """Show images of each context, once where the runs have the same images in the same
-    contexts.
+    """Show images of each group, or of each context where there are many groups; once where the
+    runs have the same images in the same contexts.
     """
     galleries: list[Markup] = []
-    diagnoses = [one for one in diagnoses if one.images is not None]
-    same = len({(one.rows, one.contexts) for one in diagnoses}) == 1
-    for one in diagnoses[:1] if same else diagnoses:
+    shown = [one for one in diagnoses if one.images is not None]
+    same = len({(one.rows, one.contexts) for one in shown}) == 1
+    for one in shown[:1] if same else shown:
+        groups = one.accuracies.groups
+        if len(groups) <= SHOWN_CONTEXTS:
+            by_context = sorted(groups, key=lambda group: (str(group.context), str(group.label)))
+            galleries += [_group(one, group) for group in by_context]
+            continue
         for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
             usual = [
                 name_class(label) for label, where in one.usual_contexts.items() if where == context
             ]
             usually = f"; usual in training for {', '.join(usual)}" if usual else ""
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
-            pictures = [
-                _thumbnail(one, sample) for sample in one.samples_of(None, context, THUMBNAILS)
-            ]
+            samples = one.samples_of(None, context, THUMBNAILS)
+            pictures = [_thumbnail(one, sample) for sample in samples]
             galleries.append(blocks.gallery(title[0].upper() + title[1:], pictures))
     return galleries
+
+
+def _group(one: ImageDiagnosis, group: GroupAccuracy) -> Markup:
+    """Show images of one class in one context, with how many there are and how many are right."""
+    is_usual = one.usual_contexts.get(group.label) == group.context
+    usually = "; usual in training for this class" if is_usual else ""
+    count = f"{group.samples} test images" if group.samples > 1 else "1 test image"
+    few = "; few to rest on" if group.samples < FEW else ""
+    title = f"{group.name}: {count}, {100 * group.accuracy:.0f} % right{usually}{few}"
+    inside = [
+        number
+        for number, row in enumerate(one.rows)
+        if (row.class_name, one.contexts[number]) == (group.label, group.context)
+    ]
+    places = np.linspace(0, len(inside) - 1, min(THUMBNAILS, len(inside))).round().astype(int)
+    pictures = [_thumbnail(one, inside[place], named=False) for place in places]
+    return Markup(blocks.gallery(title[0].upper() + title[1:], pictures))
 
 
 def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
@@ -272,8 +372,10 @@ def _share_table(
     return Markup(blocks.table(title, corner, list(shares), rows))
 
 
-def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:
-    """Return a small PNG file in base 64, what it shows, and the words below it."""
+def _thumbnail(one: ImageDiagnosis, sample: int, *, named: bool = True) -> tuple[str, str, str]:
+    """Return a small PNG file in base 64, what it shows, and the words below it, which name the
+    group unless the title does.
+    """
     assert one.images is not None, "the caller asks first"
     row, answer, context = one.rows[sample], one.predictions[sample], one.contexts[sample]
     picture = Image.fromarray(one.images[sample][0].permute(1, 2, 0).numpy())
@@ -281,5 +383,7 @@ def _thumbnail(one: ImageDiagnosis, sample: int) -> tuple[str, str, str]:
     stream = io.BytesIO()
     picture.save(stream, format="PNG", optimize=True)
     where = GroupAccuracy(row.class_name, context, math.nan, 0).name
-    taken = "" if answer == row.class_name else f", taken for {name_class(answer)}"
-    return base64.b64encode(stream.getvalue()).decode(), where, f"{where}{taken}"
+    png = base64.b64encode(stream.getvalue()).decode()
+    taken = "" if answer == row.class_name else f"taken for {name_class(answer)}"
+    words = [where, taken] if named else [taken]
+    return png, where, ", ".join(filter(None, words))

@@ -33,6 +33,7 @@ from pfdl.vision.evaluation import (
 )
 from pfdl.vision.features import run_model
 from pfdl.vision.inferring import Described, describe_by_weights, infer_in_run, read_training
+from pfdl.vision.properties import PropertyTest, find_properties
 from pfdl.vision.refitting import REFIT
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ KNOWN, INFERRED, UNCONFIRMED, UNKNOWN = "known", "inferred", "inferred, not conf
 THUMBNAIL = 96
 """Height and width of the pictures of a model that was trained elsewhere."""
 
-WORST_NAMED = 3
+WORST_NAMED = PROPERTIES_NAMED = 3
 """So many groups are named where the answer is not yes."""
 
 Names = NDArray[np.str_]
@@ -69,6 +70,8 @@ class ImageDiagnosis:
             ``"named"``, other data that has contexts where the training has none; or
             ``"answers"``, a table of the answers of a model that was trained elsewhere.
         network: What computed the features that the model takes; ``""`` for a model on images.
+        properties: Plain properties of the training images, or else of the tested ones, and how
+            they go with the class.
     """
 
     folder: Path
@@ -82,6 +85,7 @@ class ImageDiagnosis:
     validation: Accuracies | None = None
     data_is: str = OWN
     network: str = ""
+    properties: tuple[PropertyTest, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -108,6 +112,9 @@ class ImageDiagnosis:
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
             if self.answer != YES:
                 rest.insert(1, self._errs_most())
+        if telling := [one for one in self.properties if one.matters][:PROPERTIES_NAMED]:
+            words = "; ".join(one.sentence() for one in telling)
+            rest.append(f"These properties of the files go with the class: {words}.")
         if len(set(self.predictions)) == 1 < len({row.class_name for row in self.rows}):
             rest.insert(
                 0,
@@ -218,6 +225,7 @@ def diagnose_images(
         validation=validation,
         data_is=data_is,
         network=trained.config.network,
+        properties=_find_properties(pictures, manifest, size, say),
     )
 
 
@@ -267,6 +275,21 @@ def diagnose_answers(
         images=pictures,
         validation=validation,
         data_is=ANSWERS,
+        properties=_find_properties(answers.source, manifest, THUMBNAIL, say),
+    )
+
+
+def _find_properties(
+    source: ContextSource | None, manifest: Manifest, size: int, say: Callable[[str], None]
+) -> tuple[PropertyTest, ...]:
+    """Test the properties of the training images, or where these are not at hand of the test
+    images.
+    """
+    if source is None:
+        return ()
+    say("Looking at the properties of the files")
+    return find_properties(
+        source, manifest.rows_of("train" if "train" in manifest.set_names else "test"), size
     )
 
 
