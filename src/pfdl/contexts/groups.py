@@ -115,12 +115,12 @@ def count_groups(
     label_names, y = np.unique(labels, return_inverse=True)
     context_names, c = np.unique(_everywhere(labels, contexts), return_inverse=True)
     table = group_table(y, c) if len(labels) else np.zeros((0, 0))
-    return {
-        (label, context): float(table[i, j])
-        for i, label in enumerate(label_names.tolist())
-        for j, context in enumerate(context_names.tolist())
-        if table[i, j]
-    }
+    counts = {}
+    for row, label in zip(table, label_names.tolist(), strict=True):
+        for count, context in zip(row, context_names.tolist(), strict=True):
+            if count:
+                counts[label, context] = float(count)
+    return counts
 
 
 def measure_accuracy(

@@ -83,17 +83,14 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture) -> 
         >>> accuracy_under_shift(groups, training).accuracy[[0, 10, 20]].round(2)
         array([0.85, 0.65, 0.45])
     """
-    if any(not np.isfinite(count) or count < 0 for count in training.values()):
-        raise ValueError("training holds a negative or infinite number of images.")
-    if 0 < sum(training.values()) <= 1:
-        raise ValueError("training holds shares; give the number of training images of each group.")
+    _check_counts(training)
     tested: dict[Any, list[GroupAccuracy]] = defaultdict(list)
     for group in groups:
         tested[group.label].append(group)
-    totals = {
-        label: sum(count for (name, _), count in training.items() if name == label)
-        for label in tested
-    }
+    totals = dict.fromkeys(tested, 0.0)
+    for (label, _), count in training.items():
+        if label in totals:
+            totals[label] += count
     everything = sum(totals.values())
     if not everything:
         raise ValueError(
@@ -101,15 +98,27 @@ def accuracy_under_shift(groups: Sequence[GroupAccuracy], training: Mixture) -> 
             " classes."
         )
     exponent = np.linspace(1, -1, POINTS)
-    accuracy, variance = np.zeros(POINTS), np.zeros(POINTS)
+    accuracy = np.zeros(POINTS)
+    variance = np.zeros(POINTS)
     for label, members in tested.items():
         weight = totals[label] / everything
-        counts = np.array(
-            [max(training.get((label, group.context), 0.0), 1.0) for group in members]
-        )
-        power = exponent[:, None] * np.log(counts / counts.max())
-        shares = np.exp(power - power.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
+        counts = [max(training.get((label, group.context), 0.0), 1.0) for group in members]
+        shares = _shares(np.array(counts), exponent)
         accuracy += weight * shares @ np.array([group.accuracy for group in members])
         variance += weight**2 * shares**2 @ np.array([group.variance for group in members])
     return ShiftCurve((1 - exponent) / 2, accuracy, np.sqrt(variance))
+
+
+def _check_counts(training: Mixture) -> None:
+    counts = np.array(list(training.values()), dtype=float)
+    if not np.isfinite(counts).all() or (counts < 0).any():
+        raise ValueError("training holds a negative or infinite number of images.")
+    if 0 < counts.sum() <= 1:
+        raise ValueError("training holds shares; give the number of training images of each group.")
+
+
+def _shares(counts: FloatArray, exponent: FloatArray) -> FloatArray:
+    """Return the share of each context at each exponent, shape (exponents, contexts)."""
+    power = exponent[:, None] * np.log(counts / counts.max())
+    shares = np.exp(power - power.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))

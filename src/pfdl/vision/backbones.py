@@ -62,18 +62,13 @@ ON_FEATURES: dict[str, Callable[[int, int], nn.Module]] = {
 def _small(num_classes: int) -> nn.Module:
     """Make four convolutions of stride 2 with batch norm, for a quick look on a CPU."""
     widths = (3, 16, 32, 64, 128)
-    layers = [
-        layer
-        for before, after in pairwise(widths)
-        for layer in (
-            nn.Conv2d(before, after, 3, stride=2, padding=1),
-            nn.BatchNorm2d(after),
-            nn.ReLU(),
-        )
-    ]
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], num_classes)
-    )
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers.append(nn.Conv2d(before, after, 3, stride=2, padding=1))
+        layers.append(nn.BatchNorm2d(after))
+        layers.append(nn.ReLU())
+    readout = nn.Linear(widths[-1], num_classes)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), readout)
 
 
 def _lite0(num_classes: int, *, pretrained: bool) -> nn.Module:

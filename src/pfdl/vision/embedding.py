@@ -121,11 +121,8 @@ def embed_images(
     samples = list(source.samples)
     folder = (cache or cache_folder()) / "features" / extractor.fingerprint[:32]
     known = _read_kept(folder, {sample.sha256 for sample in samples})
-    new = [
-        sample
-        for sample in {sample.sha256: sample for sample in samples}.values()
-        if sample.sha256 not in known
-    ]
+    by_content = {sample.sha256: sample for sample in samples}
+    new = [sample for content, sample in by_content.items() if content not in known]
     if new:
         count = BATCH if device == "cpu" else BATCH_ON_GPU
         batches = _batches(source, new, extractor.size, count)

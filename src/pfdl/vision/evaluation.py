@@ -118,17 +118,18 @@ def evaluate(
     found = measure_accuracy(right, labels, contexts)
     mixture = found.average_in(training_mixture(trained_on or manifest))
     scores = asdict(measure_scores(logits.softmax(1), numbers, contexts))
+    by_ratio = {}
+    for ratio_set in manifest.set_names:
+        if ratio_set.startswith(f"{set_name}-"):
+            is_in = [ratio_set in row.sets for row in rows]
+            by_ratio[ratio_set.removeprefix("test-")] = float(right[is_in].mean())
     return Evaluation(
         **vars(found),
         name=name,
         data_sha256=hash_images(rows),
         images=len(rows),
         average_in_training_mixture=None if math.isnan(mixture) else mixture,
-        by_ratio={
-            one.removeprefix("test-"): float(right[[one in row.sets for row in rows]].mean())
-            for one in manifest.set_names
-            if one.startswith(f"{set_name}-")
-        },
+        by_ratio=by_ratio,
         calibration_error=scores.pop("calibration_error"),
         scores={name: score for name, score in scores.items() if not math.isnan(score)},
     )
@@ -148,12 +149,11 @@ def split_names(rows: Sequence[ManifestRow]) -> tuple[Any, Any]:
     """Return the names of the classes and the contexts of images as arrays; None for the contexts
     if there are none.
     """
-    labels, contexts = (
-        np.array([getattr(row, part) for row in rows]) for part in ("class_name", "context")
-    )
-    return labels, (
-        np.where(contexts == "", NO_CONTEXT, contexts) if (contexts != "").any() else None
-    )
+    labels = np.array([row.class_name for row in rows])
+    contexts = np.array([row.context for row in rows])
+    if not (contexts != "").any():
+        return labels, None
+    return labels, np.where(contexts == "", NO_CONTEXT, contexts)
 
 
 def training_mixture(manifest: Manifest) -> dict[tuple[Any, Any], float]:
@@ -230,27 +230,34 @@ def _read_evaluation(path: Path) -> Evaluation:
     """Read an evaluation; ValueError if the file is damaged, for a page shows what is in it."""
     try:
         content = read_json(path)
-        worst, *groups = (
-            GroupAccuracy(**group) for group in (content["worst_group"], *content["groups"])
-        )
-        found = Evaluation(**{**content, "worst_group": worst, "groups": tuple(groups)})
-        shares = [
-            found.overall,
-            found.calibration_error,
-            *(group.accuracy for group in (worst, *groups)),
-        ]
-        shares += [share for share in (found.average_in_training_mixture,) if share is not None]
-        for part in (found.by_label, found.by_context, found.by_ratio, found.scores):
-            shares += part.values()
-        words = [found.name, found.data_sha256]
-        words += [word for group in (worst, *groups) for word in (group.label, group.context)]
-        if not all(0 <= share <= 1 for share in shares) or not all(
-            isinstance(word, str) for word in words
-        ):
-            raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
+        worst = GroupAccuracy(**content["worst_group"])
+        groups = tuple(GroupAccuracy(**group) for group in content["groups"])
+        evaluation = Evaluation(**{**content, "worst_group": worst, "groups": groups})
+        _check_evaluation(evaluation)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not an evaluation: {error}.") from error
-    return found
+    return evaluation
+
+
+def _check_evaluation(evaluation: Evaluation) -> None:
+    """Raise unless what is read from a file are shares and names."""
+    shares = [evaluation.overall, evaluation.calibration_error]
+    words = [evaluation.name, evaluation.data_sha256]
+    if evaluation.average_in_training_mixture is not None:
+        shares.append(evaluation.average_in_training_mixture)
+    for part in (
+        evaluation.by_label,
+        evaluation.by_context,
+        evaluation.by_ratio,
+        evaluation.scores,
+    ):
+        shares += part.values()
+    for group in (evaluation.worst_group, *evaluation.groups):
+        shares.append(group.accuracy)
+        words += [group.label, group.context]
+    are_shares = all(0 <= share <= 1 for share in shares)
+    if not are_shares or not all(isinstance(word, str) for word in words):
+        raise ValueError("a share in it is not a number from 0 to 1, or a name is not a text")
 
 
 def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
@@ -258,10 +265,9 @@ def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
     config.
     """
     logged = read_frame(folder / METRICS)
-    history = [
-        {str(name): float(value) for name, value in row.dropna().items()}
-        for _, row in logged.iterrows()
-    ]
+    history = []
+    for _, row in logged.iterrows():
+        history.append({str(name): float(value) for name, value in row.dropna().items()})
     best = find_best_epoch(history, SELECTIONS.get(select, ""))
     return history[-1 if best is None else best]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,20 +70,35 @@ def predict(
     size = trained.config.image_size
     places = [images] if isinstance(images, (str, Path)) else images
     bad: list[BadImage] = []
-    reads: dict[str, Callable[[], Tensor]]
+    reads: dict[str, Callable[[], Tensor]] = {}
     if isinstance(places, Sequence) and all(isinstance(place, (str, Path)) for place in places):
-        found = [
-            one
-            for place in places
-            for one in _find_files(Path(place), path_column, image_root, bad)
-        ]
-        reads = {name: partial(_read, find, size) for name, find in found}
+        for place in places:
+            for name, find in _find_files(Path(place), path_column, image_root, bad):
+                reads[name] = partial(_read, find, size)
     else:
         source = open_images(images)
-        reads = {
-            sample.path: partial(source.load, sample.path, size, sample.sha256)
-            for sample in source.samples
-        }
+        for sample in source.samples:
+            reads[sample.path] = partial(source.load, sample.path, size, sample.sha256)
+    paths, probabilities = _classify(trained, reads, bad, device)
+    if bad and (on_bad_image == "error" or not paths):
+        raise ValueError(describe_bad_images("what is given", bad, REMEDY))
+    if not paths:
+        raise ValueError(
+            f"there is no image in {', '.join(map(str, places))}; give image files or folders of"
+            " them."
+        )
+    return _tabulate(paths, torch.cat(probabilities), trained.config.classes), bad
+
+
+def _classify(
+    trained: TrainedModel,
+    reads: Mapping[str, Callable[[], Tensor]],
+    bad: list[BadImage],
+    device: str,
+) -> tuple[list[str], list[Tensor]]:
+    """Return the names of the images that can be read, and the probabilities of each batch; the
+    others join the bad ones.
+    """
     names = list(reads)
     paths: list[str] = []
     probabilities: list[Tensor] = []
@@ -98,14 +113,7 @@ def predict(
         if tensors:
             logits, _ = run_model(trained.model, torch.stack(tensors), device=device)
             probabilities.append(logits.softmax(1))
-    if bad and (on_bad_image == "error" or not paths):
-        raise ValueError(describe_bad_images("what is given", bad, REMEDY))
-    if not paths:
-        raise ValueError(
-            f"there is no image in {', '.join(map(str, places))}; give image files or folders of"
-            " them."
-        )
-    return _tabulate(paths, torch.cat(probabilities), trained.config.classes), bad
+    return paths, probabilities
 
 
 def predict_features(trained: TrainedModel, table: FeatureTable) -> pd.DataFrame:
