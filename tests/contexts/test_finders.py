@@ -209,6 +209,7 @@ def test_registered_finders_are_listed_and_may_be_named_in_a_config(register):
     assert listed["jtt"].reads == "logits"
     assert [name for name, finder in listed.items() if finder.automatic] == [
         "early",
+        "misled",
         "pooled",
         "within",
     ]

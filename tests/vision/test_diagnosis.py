@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from pfdl.contexts import Trial
 from pfdl.data import make_split, make_test_set
 from pfdl.data.splits import name_contexts
 from pfdl.vision.advice import advise
@@ -90,7 +91,11 @@ def colour_model(share, tmp_path):
     return TrainedModel(ByColour(share).eval(), ModelConfig("mlp", ("bright", "dark"), 8), tmp_path)
 
 
-def test_contexts_that_are_not_confirmed_give_pictures_and_no_answer(tmp_path):
+def test_contexts_that_are_not_confirmed_give_pictures_and_no_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "pfdl.contexts.inference.confirm",
+        lambda method, stability, *_, **__: Trial(method, 2, stability, reason="they fail"),
+    )
     source = Colours(named=False)
     manifest = make_split(source)
     for share in (0.8, 0.0):

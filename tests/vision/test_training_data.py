@@ -50,9 +50,12 @@ def test_batches_of_images_in_memory_are_those_that_are_read_one_by_one(monkeypa
 def test_contexts_are_inferred_from_what_describes_the_images():
     data = make(contexts="inferred", describe=lambda images: images.flatten(1).float())
     images = data.train_set
-    expected = find_contexts(images.images.flatten(1).float(), images.labels, seed=0)
+    expected = find_contexts(
+        images.images, images.labels, describe=lambda batch: batch.flatten(1).float(), seed=0
+    )
     assert images.contexts.tolist() == expected.contexts.tolist()
     assert data.inferred.sentence == expected.sentence
+    assert "by colours and textures of the images" in expected.sentence
     assert all((contexts == HIDDEN_CONTEXT).all() for _, _, contexts, _ in data.validation_loader())
     assert make().inferred is None
     with pytest.raises(ValueError, match="contexts is 'guessed'"):

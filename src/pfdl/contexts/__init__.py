@@ -12,6 +12,7 @@ from pfdl.contexts.finders import (
 from pfdl.contexts.groups import Accuracies, GroupAccuracy
 from pfdl.contexts.inference import InferredContexts, find_contexts, infer_contexts
 from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare, spread_contexts
+from pfdl.contexts.positions import context_map, position_colours
 from pfdl.contexts.quality import (
     GroupReport,
     Scores,
@@ -35,6 +36,7 @@ __all__ = [
     "Scores",
     "Trial",
     "choose_balance",
+    "context_map",
     "context_sampler",
     "context_weights",
     "find_by_eiil",
@@ -47,6 +49,7 @@ __all__ = [
     "infer_contexts",
     "list_contexts",
     "measure_scores",
+    "position_colours",
     "refit_readout",
     "register_contexts",
     "spread_contexts",

@@ -66,6 +66,7 @@ class Trial:
         gain_error: The standard error of the gain.
         accepted: Whether all checks hold.
         reason: The check that failed, or why these contexts are believed, as the end of a sentence.
+        description: What the features were: ``"features"``, ``"statistics"`` or ``"positions"``.
     """
 
     method: str
@@ -80,6 +81,16 @@ class Trial:
     gain_error: float = float("nan")
     accepted: bool = False
     reason: str = ""
+    description: str = ""
+
+
+def errors_for_tries(tries: int) -> float:
+    """Return by how many standard errors each of several tries must be sure, so that by chance one
+    of them passes no oftener than a single one by ``ERRORS_SURE``.
+    """
+    from scipy.stats import norm
+
+    return float(norm.isf(norm.sf(ERRORS_SURE) / tries))
 
 
 def confirm(
@@ -91,6 +102,7 @@ def confirm(
     *,
     demands: Demands = DEFAULT_DEMANDS,
     counts: NDArray[np.int64] | None = None,
+    sure: float = ERRORS_SURE,
     seed: int = 0,
 ) -> Trial:
     """Check contexts that are stable; the first check that fails is the reason.
@@ -107,6 +119,7 @@ def confirm(
             then nothing is gained.
         counts: Samples of each class in each context, of all data, shape (classes, contexts); by
             default these are all.
+        sure: By how many standard errors the last two checks must hold.
         seed: Seed of the halvings.
     """
     counts = group_table(y, context) if counts is None else counts
@@ -118,6 +131,8 @@ def confirm(
     trial = replace(trial, association=association)
     if objection := _objection(counts, association, chance, unusual):
         return replace(trial, reason=objection)
+    if demands.are_mistakes:
+        return _confirm_mistakes(trial, z, y, context, unusual, seed)
     group = y * counts.shape[1] + context
     if demands.errors_are_one_group:
         group = unusual.astype(np.intp)
@@ -129,7 +144,41 @@ def confirm(
     averaged = "averaged over groups"
     if demands.errors_are_one_group:
         averaged = "averaged over usual and unusual groups"
-    objection = _not_misled(trial, plain[best], unusual) or _no_gain(trial, demands.gain, averaged)
+    objection = _not_misled(trial, plain[best], unusual, sure)
+    objection = objection or _no_gain(trial, demands.gain, averaged, sure)
+    if objection:
+        return replace(trial, reason=objection)
+    return replace(trial, accepted=True, reason=_why_accepted(trial, averaged))
+
+
+def _confirm_mistakes(
+    trial: Trial,
+    z: FloatArray,
+    y: IndexArray,
+    context: IndexArray,
+    unusual: NDArray[np.bool_],
+    seed: int,
+) -> Trial:
+    """Check contexts that are what a short training mistakes samples for."""
+    from pfdl.contexts import misled
+
+    found = misled.measure_mistakes(z, y, context, seed)
+    share = average_shares(unusual.astype(np.intp))
+    trial = _with_figures(trial, found.before, found.after, share, unusual)
+    if found.apart < misled.LEAST_APART:
+        reason = (
+            "these samples do not stand apart from the others of their class, as hard images do"
+            f" not ({found.apart:.2f}; {misled.LEAST_APART} is needed)"
+        )
+        return replace(trial, reason=reason)
+    if not found.told >= misled.LEAST_TOLD:
+        reason = (
+            "they can hardly be told from the class that they are taken for, as wrong labels"
+            f" cannot (area under the curve {found.told:.2f}; {misled.LEAST_TOLD} is needed)"
+        )
+        return replace(trial, reason=reason)
+    averaged = "averaged over usual and unusual groups"
+    objection = _no_gain(trial, 0.0, averaged, misled.LEAST_SURE)
     if objection:
         return replace(trial, reason=objection)
     return replace(trial, accepted=True, reason=_why_accepted(trial, averaged))
@@ -154,11 +203,11 @@ def _with_figures(
     )
 
 
-def _not_misled(trial: Trial, right: FloatArray, unusual: NDArray[np.bool_]) -> str:
+def _not_misled(trial: Trial, right: FloatArray, unusual: NDArray[np.bool_], sure: float) -> str:
     """Say that a short training is as good in unusual groups as in usual ones; empty if not."""
     variances = (right[part].var() / part.sum() for part in (unusual, ~unusual))
     error = float(np.sqrt(sum(variances)))
-    if trial.usual - trial.unusual >= ERRORS_SURE * error:
+    if trial.usual - trial.unusual >= sure * error:
         return ""
     return (
         f"a short training is not misled by them: it gets {100 * trial.unusual:.0f} % right in"
@@ -166,9 +215,9 @@ def _not_misled(trial: Trial, right: FloatArray, unusual: NDArray[np.bool_]) -> 
     )
 
 
-def _no_gain(trial: Trial, least: float, averaged: str) -> str:
+def _no_gain(trial: Trial, least: float, averaged: str, sure: float) -> str:
     """Say that drawing all groups equally often does not surely help; empty if it does."""
-    needed = least + ERRORS_SURE * trial.gain_error
+    needed = least + sure * trial.gain_error
     if trial.gain >= needed:
         return ""
     return (

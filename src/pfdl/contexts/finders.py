@@ -40,11 +40,14 @@ class Demands:
         errors_are_one_group: Whether all that a short training gets wrong counts as one group:
             where contexts are its predictions, that a longer training is better in each of these
             groups follows from how they were made, and says nothing of contexts.
+        are_mistakes: Whether contexts are what a short training mistakes samples for: then they
+            must also be neither hard images nor wrong labels (:mod:`pfdl.contexts.misled`).
     """
 
     agreement: float | None = 0.8
     gain: float = 0.02
     errors_are_one_group: bool = False
+    are_mistakes: bool = False
 
 
 DEFAULT_DEMANDS = Demands()
@@ -263,12 +266,14 @@ def _add_own() -> None:
     """Register the library's own finders; they import this module."""
     from pfdl.contexts.clustering import find_pooled, find_within
     from pfdl.contexts.early import find_early
+    from pfdl.contexts.misled import find_misled
     from pfdl.contexts.network import find_by_eiil, find_by_jtt, find_by_spare
 
     automatic: dict[str, Finder] = {
         "pooled": find_pooled,
         "within": find_within,
         "early": find_early,
+        "misled": find_misled,
     }
     _automatic.extend(automatic)
     published: dict[str, Finder] = {

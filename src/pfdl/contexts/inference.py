@@ -4,8 +4,8 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from pfdl._internal.validation import check_count, check_number
 from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers, group_table
-from pfdl.contexts.confirmation import Trial, confirm
+from pfdl.contexts.confirmation import Trial, confirm, errors_for_tries
 from pfdl.contexts.early import HALVINGS
 from pfdl.contexts.finders import (
     AUTO,
@@ -30,7 +30,7 @@ from pfdl.contexts.finders import (
 )
 from pfdl.contexts.ridge import CONSTANT
 from pfdl.contexts.sampling import stratified_rows
-from pfdl.contexts.sources import Describe, Features, open_features
+from pfdl.contexts.sources import DESCRIBED, FEATURES, Describe, Features, open_descriptions
 
 GIVEN = "given"
 """What a user's own contexts are called beside the finders."""
@@ -40,14 +40,18 @@ MOST_SAMPLES = 20_000
 them.
 """
 
-MOST_FEATURES = 512
-"""Of more features so many are drawn: a context that moves many features is seen in these too."""
+MOST_FEATURES = 2048
+"""Of more features so many are drawn: a context that moves many features is seen in these, too."""
 
 LEAST_CLASS = 10
 """At least two classes must have so many samples."""
 
 LEAST_FEATURES = 4
 """With fewer, halves of the features cannot confirm each other."""
+
+TOO_FEW = (
+    f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
+)
 
 UNCHECKED = "nothing was checked"
 
@@ -65,6 +69,8 @@ class InferredContexts:
         draws: For a finder that says so, how often each sample is drawn relative to the others,
             shape (n,): ``torch.utils.data.WeightedRandomSampler(found.draws, len(found.draws))``.
             None to draw all groups equally often.
+        description: What shows the contexts: ``"features"``, ``"statistics"`` or ``"positions"``;
+            empty where none were found.
     """
 
     contexts: IndexArray
@@ -72,6 +78,7 @@ class InferredContexts:
     sentence: str
     tried: tuple[Trial, ...] = ()
     draws: FloatArray | None = None
+    description: str = ""
 
     @property
     def number(self) -> int:
@@ -82,7 +89,12 @@ class InferredContexts:
         """Return how many there are, how they were found and why they are believed, as what JSON
         can hold.
         """
-        return {"number": self.number, "method": self.method, "sentence": self.sentence}
+        return {
+            "number": self.number,
+            "method": self.method,
+            "sentence": self.sentence,
+            "description": self.description,
+        }
 
 
 def infer_contexts(features: Any, labels: Any = None, **settings: Any) -> IndexArray:
@@ -130,6 +142,7 @@ def find_contexts(
     num_contexts: int | None = None,
     confirmation: float = 0.5,
     describe: Describe | None = None,
+    images: Any = None,
     seed: int = 0,
     **settings: Any,
 ) -> InferredContexts:
@@ -140,10 +153,12 @@ def find_contexts(
     often does better on held-out samples. Otherwise all samples are in one context, and balancing
     changes nothing.
 
-    Give features of a pretrained network, or images, which are described by
-    :func:`pfdl.image_statistics`. Features of a network that was trained on these labels are no
-    good: within a class they soon say more of the object than of the context. What is in memory at
-    a time is a block of samples and a sample of 20,000, whatever n is.
+    Give features of a pretrained network, or images, or both. They are described in turn, until
+    contexts are confirmed: by the features, by :func:`pfdl.image_statistics`, and by the mean
+    colours of a 7×7 grid, which see a mark in a corner. Each description is confirmed by itself,
+    the more strictly the more are tried. Features of a network that was trained on these labels are
+    no good: within a class they soon say more of the object than of the context. What is in memory
+    at a time is a block of samples and a sample of 20,000, whatever n is.
 
     Args:
         features: Features, shape (n, p); or images, shape (n, channels, height, width); or a
@@ -153,9 +168,9 @@ def find_contexts(
         labels: The classes, shape (n,), numbers or names, or one-hot rows; not needed if the
             dataset gives them.
         method: ``"pooled"``, clusters over all samples; ``"within"``, groups within classes of what
-            features predict of each other; ``"early"``, the class that a short training predicts;
-            ``"auto"``, the first of these that is confirmed; or another name of
-            :func:`pfdl.contexts.list_contexts`.
+            features predict of each other; ``"early"`` and ``"misled"``, the class that a short
+            training predicts, which are checked in different ways; ``"auto"``, the first of these
+            that is confirmed; or another name of :func:`pfdl.contexts.list_contexts`.
         contexts: Your own contexts, shape (n,), numbers or names: they are judged in place of
             what a finder proposes, by the same checks but for the agreement of halves.
         num_contexts: Number of clusters; by default that of 2 to 12 on which halves of the features
@@ -167,7 +182,9 @@ def find_contexts(
             within classes and 0.8 of a short training; a larger value raises these. With 0 nothing
             is checked and the most stable contexts are returned.
         describe: From a batch of images to features, shape (n, p), for instance a pretrained
-            network.
+            network; it takes the place of features.
+        images: The images of the features, shape (n, channels, height, width), or a ``Dataset`` of
+            them in the same order: they are described, too.
         seed: Seed of samples, halves and clusters.
         **settings: Settings of the finder that ``method`` names.
 
@@ -182,31 +199,42 @@ def find_contexts(
     check_settings_of(method, settings)
     if reads_logits(method):
         return _take_unchecked(method, features, labels, seed, settings)
-    source = open_features(features, labels, describe, seed)
+    sources = open_descriptions(features, labels, describe, images, seed)
+    if not confirmation:
+        sources = sources[:1]
     names = [method] if method != AUTO else list(automatic_finders())
+    offered: dict[str, Any] = {"seed": seed}
     if num_contexts is not None:
-        names = _finders_of_a_number(names, num_contexts, len(source))
-    if obstacle := _obstacle(source.labels, num_contexts):
-        return _one_context(source, obstacle)
-    sample = Sample.draw(source, seed)
-    if sample.z.shape[1] < LEAST_FEATURES:
-        return _one_context(
-            source,
-            f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each"
-            " other",
-        )
-    judge = Judge(sample, confirmation, seed)
-    if contexts is not None:
-        return _describe_outcomes(source, [judge.judge(GIVEN, _given(contexts, source))])
-    offered = (
-        {"seed": seed} if num_contexts is None else {"seed": seed, "num_contexts": num_contexts}
-    )
-    outcomes: list[Outcome] = []
-    for name in names:
-        outcomes.append(judge.try_finder(name, get_finder(name), offered, settings))
-        if confirmation and outcomes[-1].trial.accepted:
+        offered["num_contexts"] = num_contexts
+        names = _finders_of_a_number(names, num_contexts, len(sources[0]))
+    sure = errors_for_tries(len(sources))
+    answers = []
+    for source in sources:
+        if obstacle := _obstacle(source.labels, num_contexts):
+            return _one_context(source, obstacle)
+        sample = Sample.draw(source, seed)
+        if sample.z.shape[1] < LEAST_FEATURES:
+            answers.append(_one_context(source, TOO_FEW))
+            continue
+        judge = Judge(sample, confirmation, sure, seed)
+        if contexts is not None:
+            outcomes = [judge.judge(GIVEN, _given(contexts, source))]
+        else:
+            outcomes = judge.try_finders(names, offered, settings)
+        answers.append(_describe_outcomes(source, outcomes))
+        if outcomes[-1].trial.accepted:
             break
-    return _describe_outcomes(source, outcomes)
+    return _join_answers(answers)
+
+
+def _join_answers(answers: list[InferredContexts]) -> InferredContexts:
+    """Return the last answer, with what was tried before it."""
+    last = answers[-1]
+    tried = tuple(trial for answer in answers for trial in answer.tried)
+    sentences = [last.sentence, *(answer.sentence for answer in answers[:-1])]
+    if last.number == 1:
+        sentences = [answer.sentence for answer in answers]
+    return replace(last, sentence=" ".join(dict.fromkeys(sentences)), tried=tried)
 
 
 def _take_unchecked(
@@ -271,7 +299,8 @@ class Outcome(NamedTuple):
 
 def _describe_outcomes(source: Features, outcomes: list[Outcome]) -> InferredContexts:
     """Return the accepted contexts that are most stable, or one context, with a sentence."""
-    trials = tuple(outcome.trial for outcome in outcomes)
+    trials = tuple(replace(outcome.trial, description=source.name) for outcome in outcomes)
+    by = "" if source.name == FEATURES else f" by {DESCRIBED[source.name]}"
     rejected = [
         f"Rejected {_as_phrase(outcome)}: {outcome.trial.reason}"
         for outcome in outcomes
@@ -279,11 +308,14 @@ def _describe_outcomes(source: Features, outcomes: list[Outcome]) -> InferredCon
     ]
     accepted = [outcome for outcome in outcomes if outcome.trial.accepted]
     if not accepted:
-        return _one_context(source, ". ".join(["no contexts were confirmed", *rejected]), trials)
+        why = ". ".join([f"no contexts were confirmed{by}", *rejected])
+        return _one_context(source, why, trials)
     best = max(accepted, key=lambda outcome: outcome.trial.stability)
-    found = f"Found {best.trial.number} contexts, {_as_phrase(best)}: {best.trial.reason}"
+    found = f"Found {best.trial.number} contexts{by}, {_as_phrase(best)}: {best.trial.reason}"
     sentence = ". ".join([found, *rejected]) + "."
-    return InferredContexts(best.contexts, best.trial.method, sentence, trials, best.proposal.draws)
+    return InferredContexts(
+        best.contexts, best.trial.method, sentence, trials, best.proposal.draws, source.name
+    )
 
 
 def _as_phrase(outcome: Outcome) -> str:
@@ -375,12 +407,25 @@ class Judge:
     Attributes:
         sample: The samples that contexts are found in.
         confirmation: How well halves of the features must agree at least; 0 to check nothing.
+        sure: By how many standard errors the checks must hold.
         seed: Seed of draws and halves.
     """
 
     sample: Sample
     confirmation: float
+    sure: float
     seed: int
+
+    def try_finders(
+        self, names: Iterable[str], offered: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> list[Outcome]:
+        """Try finders in turn, until what one proposes is accepted."""
+        outcomes: list[Outcome] = []
+        for name in names:
+            outcomes.append(self.try_finder(name, get_finder(name), offered, settings))
+            if self.confirmation and outcomes[-1].trial.accepted:
+                break
+        return outcomes
 
     def try_finder(
         self,
@@ -445,6 +490,7 @@ class Judge:
             contexts[rows],
             demands=demands,
             counts=counts,
+            sure=self.sure,
             seed=self.seed,
         )
         return Outcome(trial, contexts, proposal)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from pfdl.contexts._arrays import FloatArray, IndexArray, as_array, as_numbers
+from pfdl.contexts.positions import position_colours
 from pfdl.contexts.statistics import ImageStatistics
 
 BLOCK = 4096
@@ -24,6 +25,14 @@ SCALED_BY = 2048
 
 Describe = Callable[[Tensor], Tensor]
 
+FEATURES, STATISTICS, POSITIONS = "features", "statistics", "positions"
+DESCRIBED = {
+    FEATURES: "the features",
+    STATISTICS: "colours and textures of the images",
+    POSITIONS: "the colours of places in the images",
+}
+"""The descriptions of images, in the order in which they are tried, in words."""
+
 
 class Features(ABC):
     """Features that are read block by block, and the class of each sample.
@@ -31,7 +40,13 @@ class Features(ABC):
     Args:
         labels: The classes, shape (n,), of any kind.
         samples: How many there must be.
+
+    Attributes:
+        labels: The classes, numbered from 0, shape (n,).
+        name: What the features are, a key of ``DESCRIBED``.
     """
+
+    name = FEATURES
 
     def __init__(self, labels: Any, samples: int) -> None:
         self.labels: IndexArray = as_numbers("labels", labels).astype(np.intp)
@@ -119,7 +134,18 @@ class DatasetFeatures(Features):
                 [as_array(batch[1]) for batch in self._batches(every)] or [np.zeros(0)]
             )
         super().__init__(labels, len(dataset))
-        self._describe, self._seed = describe, seed
+        self._describe = describe
+        self._seed = seed
+
+    def descriptions(self) -> list[Features]:
+        """Return the images by statistics and by positions; nothing if these are no images."""
+        if not len(self) or next(self._inputs(np.arange(1))).dim() != 4:
+            return []
+        statistics = DatasetFeatures(self._loader, self.labels, None, self._seed)
+        positions = DatasetFeatures(self._loader, self.labels, position_colours, self._seed)
+        statistics.name = STATISTICS
+        positions.name = POSITIONS
+        return [statistics, positions]
 
     @property
     def described_by(self) -> Describe | None:
@@ -161,7 +187,31 @@ class DatasetFeatures(Features):
         )
 
 
-def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) -> Features:
+def open_descriptions(
+    data: Any, labels: Any, describe: Describe | None, images: Any, seed: int
+) -> list[Features]:
+    """Return what a user passed in as sources of features and labels: one for each description, in
+    the order in which they are tried.
+    """
+    first = open_features(data, labels, describe, seed)
+    if isinstance(first, ArrayFeatures):
+        if images is None:
+            return [first]
+        pictures = open_features(images, first.labels, None, seed)
+        if not isinstance(pictures, DatasetFeatures) or len(pictures) != len(first):
+            raise ValueError(
+                f"there are {len(first)} samples of features; images must be as many, of shape (n,"
+                " channels, height, width)."
+            )
+        return [first, *pictures.descriptions()]
+    if describe is not None:
+        return [first, *first.descriptions()]
+    return first.descriptions() or [first]
+
+
+def open_features(
+    data: Any, labels: Any, describe: Describe | None, seed: int
+) -> ArrayFeatures | DatasetFeatures:
     """Return what a user passed in as a source of features and labels."""
     if isinstance(data, (DataLoader, Dataset)):
         return DatasetFeatures(data, labels, describe, seed)
@@ -180,6 +230,16 @@ def open_features(data: Any, labels: Any, describe: Describe | None, seed: int) 
         f"features are a {type(data).__name__}; give an array or a tensor of features (n, p) or"
         " images (n, channels, height, width), a torch Dataset or a DataLoader."
     )
+
+
+def description_of(name: str, describe: Describe | None) -> Describe | None:
+    """Return what describes images so that contexts show that were found by a description.
+
+    Args:
+        name: A key of ``DESCRIBED``.
+        describe: What gives the features of the first description.
+    """
+    return {STATISTICS: None, POSITIONS: position_colours}.get(name, describe)
 
 
 def _stored_labels(dataset: Any) -> Any:

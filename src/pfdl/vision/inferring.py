@@ -15,7 +15,7 @@ from torch.utils.data import ConcatDataset, Dataset, TensorDataset
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.contexts.assigning import assign_contexts
 from pfdl.contexts.finders import reads_logits
-from pfdl.contexts.sources import Describe
+from pfdl.contexts.sources import Describe, description_of
 from pfdl.data.context_images import ContextImages
 from pfdl.data.manifest import ManifestRow
 from pfdl.runs import read_run
@@ -147,7 +147,7 @@ def infer_in_run(
         found.contexts,
         further.data,
         further.labels,
-        describe=describe,
+        describe=description_of(found.description, describe),
         seed=config.seed,
     )
     is_sound = assigned.is_sound
