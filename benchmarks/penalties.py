@@ -6,8 +6,8 @@ term of VICReg, DeCov and a loss of the kind of Barlow Twins.
 
 A step is all that a training does with given features: the value of the penalty and its gradient
 with respect to the features; PFDL fits g before, with its own Adam. On a GPU *replayed* is the time
-of a step in a CUDA graph, as `pfdl train` runs it. Each contestant has a process of its own, so
-that its memory is its own: what a step needs above the features and what the contestant keeps.
+of a step in a CUDA graph, as `pfdl train` runs it. Memory is what a step needs above the features
+and what the contestant keeps; on a CPU each has a process of its own for that.
 """
 
 from __future__ import annotations
@@ -126,6 +126,14 @@ def measure(name: str, n: int, p: int, device: str, cpu_time: bool) -> dict[str,
     return found
 
 
+def in_own_process(name: str, n: int, p: int, cpu_time: bool) -> dict[str, float]:
+    command = [sys.executable, __file__, "--device", "cpu"]
+    command += ["--cpu-time"] if cpu_time else []
+    command += ["--measure", name, str(n), str(p)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(answer.splitlines()[-1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -147,11 +155,10 @@ def main() -> None:
     for n, p in SHAPES:
         first: dict[str, float] = {}
         for name in CONTESTANTS:
-            command = [sys.executable, __file__, "--device", options.device]
-            command += ["--cpu-time"] if options.cpu_time else []
-            command += ["--measure", name, str(n), str(p)]
-            answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            found = json.loads(answer.splitlines()[-1])
+            if options.device == "cuda":
+                found = measure(name, n, p, "cuda", options.cpu_time)
+            else:
+                found = in_own_process(name, n, p, options.cpu_time)
             first = first or found
             replayed = "– | –"
             if "replayed" in found:

@@ -104,25 +104,36 @@ class Captured:
         if inputs[0].device.type != "cuda" or torch.cuda.is_current_stream_capturing():
             return work(*inputs)
         key = (tuple((value.shape, value.dtype, value.device) for value in inputs), settings)
-        record = self._records.get(key)
-        if record is not None:
-            results = record.replay(inputs)
+        if key in self._records:
+            results = self._records[key].replay(inputs)
             if replayed is not None:
                 replayed()
             return results
-        calls = self._seen[key] = self._seen.get(key, 0) + 1
-        if calls <= CALLS_BEFORE or self.obstacle is not None:
-            # Aligned in memory as the record's inputs will be
-            aligned = [value.clone() for value in inputs]
-            if self.watches and calls == CALLS_BEFORE:
-                return self._watch(work, aligned)
-            return work(*aligned)
+        self._seen[key] = self._seen.get(key, 0) + 1
+        calls = self._seen[key]
+        is_due = self.obstacle is None and calls > CALLS_BEFORE
+        if is_due and self._record(key, work, inputs, remember):
+            return self._records[key].replay(inputs)
+        # Aligned in memory as the record's inputs will be
+        aligned = [value.clone() for value in inputs]
+        if self.watches and calls == CALLS_BEFORE:
+            return self._watch(work, aligned)
+        return work(*aligned)
+
+    def _record(
+        self,
+        key: Hashable,
+        work: Work,
+        inputs: list[Tensor],
+        remember: Callable[[], Callable[[], None]] | None,
+    ) -> bool:
+        """Record the work, and return whether that was possible."""
         if len(self._records) == MOST_KEPT:
             self._records.clear()
         self._seen.clear()
         undo = None if remember is None else remember()
         try:
-            record = _Record(work, inputs)
+            self._records[key] = _Record(work, inputs)
         except RuntimeError as error:
             if undo is None:
                 raise
@@ -130,10 +141,9 @@ class Captured:
             self.obstacle = f"recording one failed ({reason})"
             undo()
             _end_failed_recording()
-            return work(*(value.clone() for value in inputs))
-        self._records[key] = record
+            return False
         self.is_recorded = True
-        return record.replay(inputs)
+        return True
 
     def _watch(self, work: Work, inputs: list[Tensor]) -> list[Tensor]:
         """Run the work, and note if it does what a record cannot hold."""

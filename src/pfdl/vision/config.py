@@ -276,29 +276,35 @@ def check_contexts(config: TrainingConfig, objective: Objective, manifest: Manif
     """Refuse what needs contexts where there are none; those of validation images alone serve to
     select an epoch.
     """
-    in_training, in_validation = (
-        any(row.context for row in manifest.rows if name in row.sets)
-        for name in ("train", "validation")
-    )
+    in_training = _has_contexts(manifest, "train")
+    in_validation = _has_contexts(manifest, "validation")
     if config.contexts == "known" and not in_training and not in_validation:
         raise ValueError(
             "contexts is 'known', but these images have none; choose 'inferred' (--contexts"
             " inferred) or 'hidden'."
         )
-    asking = (
-        (f"the objective {config.objective!r}", objective.needs_contexts, "training", in_training),
-        ("the sampler 'groups'", config.sampler == "groups", "training", in_training),
-        (
-            "the selection by 'worst-group'",
-            config.select == "worst-group",
-            "validation",
-            in_validation,
-        ),
-    )
-    for one, needs, which, there in asking:
-        if needs and config.contexts != "inferred" and not (config.contexts == "known" and there):
-            known = "--contexts known or --contexts inferred" if there else "--contexts inferred"
-            why = "they are hidden from it" if there else f"the {which} images have none"
-            raise ValueError(
-                f"{one} needs contexts, and {why}; give {known} (contexts=... in Python)."
-            )
+    if objective.needs_contexts:
+        _check_known(config, f"the objective {config.objective!r}", "training", in_training)
+    if config.sampler == "groups":
+        _check_known(config, "the sampler 'groups'", "training", in_training)
+    if config.select == "worst-group":
+        _check_known(config, "the selection by 'worst-group'", "validation", in_validation)
+
+
+def _has_contexts(manifest: Manifest, name: str) -> bool:
+    return any(row.context for row in manifest.rows if name in row.sets)
+
+
+def _check_known(config: TrainingConfig, who: str, images: str, there: bool) -> None:
+    """Raise unless contexts of the training or validation images are inferred, or there and
+    known.
+    """
+    if config.contexts == "inferred" or (config.contexts == "known" and there):
+        return
+    if there:
+        why = "they are hidden from it"
+        choice = "--contexts known or --contexts inferred"
+    else:
+        why = f"the {images} images have none"
+        choice = "--contexts inferred"
+    raise ValueError(f"{who} needs contexts, and {why}; give {choice} (contexts=... in Python).")

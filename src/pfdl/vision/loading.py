@@ -5,6 +5,7 @@ of an epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,23 +50,22 @@ class EpochSampler(Sampler[int]):
         processes: int = 1,
         rank: int = 0,
     ) -> None:
-        self.size, self.seed, self.processes, self.rank = len(labels), config.seed, processes, rank
-        length = self.size // config.batch_size * config.batch_size or self.size
-        self.num_samples = -(-length // processes)
-        self.epoch = self.skipped = 0
+        self.size = len(labels)
+        self.seed = config.seed
+        self.processes = processes
+        self.rank = rank
+        in_whole_steps = self.size // config.batch_size * config.batch_size
+        self.num_samples = -(-(in_whole_steps or self.size) // processes)
+        self.epoch = 0
+        self.skipped = 0
         self.draws = draws if config.sampler == "shuffle" else None
         self._balanced: ContextSampler | None = None  # with one context there is nothing to balance
+        balance = partial(ContextSampler, power=config.sampler_power, seed=config.seed)
         if config.sampler == "groups" and has_several(contexts):
-            self._balanced = ContextSampler(
-                labels, contexts, power=config.sampler_power, seed=config.seed
-            )
-        elif config.sampler == "classes" and has_several(
-            labels
-        ):  # classes take the place of contexts
-            one = torch.zeros_like(labels)
-            self._balanced = ContextSampler(
-                one, labels, power=config.sampler_power, seed=config.seed
-            )
+            self._balanced = balance(labels, contexts)
+        elif config.sampler == "classes" and has_several(labels):
+            # Classes take the place of contexts
+            self._balanced = balance(torch.zeros_like(labels), labels)
 
     def __len__(self) -> int:
         return self.num_samples
@@ -76,11 +76,11 @@ class EpochSampler(Sampler[int]):
             self._balanced.set_epoch(self.epoch)
             return list(self._balanced)
         generator = torch.Generator().manual_seed(self.seed * SEED_STRIDE + self.epoch)
-        if self.draws is not None:
-            return torch.multinomial(
-                self.draws, self.size, replacement=True, generator=generator
-            ).tolist()
-        return torch.randperm(self.size, generator=generator).tolist()
+        if self.draws is None:
+            order = torch.randperm(self.size, generator=generator)
+        else:
+            order = torch.multinomial(self.draws, self.size, replacement=True, generator=generator)
+        return order.tolist()
 
     def __iter__(self) -> Iterator[int]:
         """Return the rest of this epoch's indices for this process."""
@@ -88,7 +88,8 @@ class EpochSampler(Sampler[int]):
         # The processes take turns, so that their batches together are the batch that one process
         # would have.
         mine = range(self.rank, self.num_samples * self.processes, self.processes)
-        return iter([drawn[index % len(drawn)] for index in mine][self.skipped :])
+        indices = [drawn[place % len(drawn)] for place in mine]
+        return iter(indices[self.skipped :])
 
 
 class EpochLoader(DataLoader[Any]):
@@ -135,7 +136,9 @@ class TensorBatches:
     """
 
     def __init__(self, parts: Sequence[Tensor], batch_size: int, sampler: EpochSampler) -> None:
-        self.parts, self.batch_size, self.sampler = parts, batch_size, sampler
+        self.parts = parts
+        self.batch_size = batch_size
+        self.sampler = sampler
 
     def __len__(self) -> int:
         return -(-len(self.sampler) // self.batch_size)
@@ -149,4 +152,5 @@ class TensorBatches:
 
     def all_samples(self) -> Iterator[Sequence[Tensor]]:
         """Yield all samples once, in batches, in the order of their indices."""
-        return zip(*(torch.split(part, self.batch_size) for part in self.parts), strict=True)
+        in_batches = [torch.split(part, self.batch_size) for part in self.parts]
+        return zip(*in_batches, strict=True)

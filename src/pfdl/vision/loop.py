@@ -98,18 +98,27 @@ class Loop:
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        # Each process draws its own; the first draws what a single one would.
-        place = [self.model.config.seed, self.epoch, *([rank()] if rank() else [])]
-        seeds = np.random.SeedSequence(place).generate_state(len(self.batches)).tolist()
         if self._rate is not None:
             self._rate.fill_(self.learning_rate)
+        seeds = self._draw_seeds()
         for batch in self.batches.read(self.epoch, self.step):
             self._seed(seeds[self.step])
             with self._own_stream():
-                self._train_on([part.to(self.fabric.device, non_blocking=True) for part in batch])
+                parts = [part.to(self.fabric.device, non_blocking=True) for part in batch]
+                self._train_on(parts)
             self.step += 1
             yield
             pause()
+
+    def _draw_seeds(self) -> list[int]:
+        """Return a seed for each step of the epoch in work; each process has its own, and the first
+        what a single one would have.
+        """
+        place = [self.model.config.seed, self.epoch]
+        if rank():
+            place.append(rank())
+        seeds: list[int] = np.random.SeedSequence(place).generate_state(len(self.batches)).tolist()
+        return seeds
 
     def _train_on(self, batch: list[Tensor]) -> None:
         """Take a step, from a recording where there is one."""
@@ -315,10 +324,12 @@ def fit(
     model.check_contexts(contexts)
     fabric = make_fabric(device, precision=model.config.precision)
     sampler = EpochSampler(model.config, labels.cpu(), contexts.cpu(), draws)
-    indices = [torch.arange(len(labels))] if "indices" in model.objective.needs else []
-    parts = [part.to(fabric.device) for part in (images, labels, contexts, *indices)]
+    parts = [part.to(fabric.device) for part in (images, labels, contexts)]
+    if "indices" in model.objective.needs:
+        parts.append(torch.arange(len(labels), device=fabric.device))
     loop = Loop(model, TensorBatches(parts, model.config.batch_size, sampler), fabric)
-    model.prepare(*parts[1:3])
+    _, on_device, known = parts[:3]
+    model.prepare(on_device, known)
     means: dict[str, float] = {}
     while loop.epoch < model.config.epochs:
         for _ in loop.train_epoch():

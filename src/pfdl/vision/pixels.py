@@ -68,8 +68,10 @@ def mirror_and_shift(images: Tensor, shifts: Tensor | None = None) -> Tensor:
     rows = _reflected(torch.arange(height, device=images.device) + down, height)
     columns = _reflected(torch.arange(width, device=images.device) + right, width)
     columns = torch.where(is_mirrored > 0, columns.flip(1), columns)
-    pixels = (rows[:, None, :, None] * width + columns[:, None, None, :]).flatten(2)
-    return images.flatten(2).gather(2, pixels.expand(-1, channels, -1)).view_as(images)
+    pixels = rows[:, :, None] * width + columns[:, None, :]  # shape (n, h, w)
+    of_each_channel = pixels.flatten(1)[:, None].expand(-1, channels, -1)
+    shifted = images.flatten(2).gather(2, of_each_channel)
+    return shifted.view_as(images)
 
 
 def crop_and_colour(images: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -104,8 +104,9 @@ def train(
         TrainingStoppedError: After Ctrl-C or SIGTERM during the epochs; everything is saved.
     """
     _, per_node, on_nodes = choose_devices(device, devices, strategy)
+    processes = per_node * on_nodes
     check_sets(config, manifest)
-    if config.batch_size % (processes := per_node * on_nodes):  # before other processes are started
+    if config.batch_size % processes:  # before other processes are started
         raise ValueError(
             f"batch_size is {config.batch_size}, the images of a step over all {processes}"
             f" processes; give a multiple of {processes}."
@@ -118,19 +119,12 @@ def train(
         model = Classifier(config, len(manifest.classes), input_features=width)
         check_contexts(config, model.objective, manifest)
         settings = _settings(config, source, manifest, processes)
-        everyone = gather_objects(settings)
-        if other := [theirs for theirs in everyone if theirs != everyone[0]]:
-            raise ValueError(
-                f"the processes do not train alike: one has the settings {everyone[0]}, one"
-                f" {other[0]}."
-            )
+        _check_alike(settings)
         state = run_on_first(lambda: _open_folder(folder, settings, manifest, held))
         if state is not None and state["finished"]:
             return folder
-        describe: Callable[[Tensor], Tensor] | None = (
-            None  # None if the network has learnt nothing yet
-        )
-        if config.pretrained or config.weights is not None:
+        describe: Callable[[Tensor], Tensor] | None = None
+        if config.pretrained or config.weights is not None:  # the network has learnt something
             describe = partial(embed, model.backbone, device=resolve_device(device))
         first_network = None
         if reads_logits(config.infer_by):
@@ -148,10 +142,8 @@ def train(
             folder=folder,
         )
         del describe, first_network
-        if data.inferred is not None and shows:
-            _say(data.inferred.sentence)
-            if data.inferred.number == 1:
-                _say(WITHOUT_CONTEXTS)
+        if shows:
+            _say_contexts(data)
         model.check_contexts(data.train_set.contexts)
         model.prepare(data.train_set.labels, data.train_set.contexts)
         monitor = SELECTIONS.get(config.select) if "validation" in manifest.set_names else None
@@ -162,48 +154,128 @@ def train(
             keeper.restore(state)
         del state  # as large as the model
         logs = tensorboard and rank() == 0 and find_spec("tensorboard") is not None
-        _run(keeper, data.validation_loader(fabric.device), shows=shows, logs=logs)
+        writer = held.enter_context(_tensorboard(folder)) if logs else None
+        validation = data.validation_loader(fabric.device)
+        try:
+            _run(keeper, validation, _Teller(loop, shows), writer)
+        except OSError:
+            check_folder(folder)  # without it another file fails first, and less clearly
+            raise
     return folder
 
 
-def _run(keeper: RunKeeper, validation: DataLoader[Any] | None, *, shows: bool, logs: bool) -> None:
-    """Train what is left of a run, and keep it in its folder."""
-    writer: Any = None
-    loop = keeper.loop
-    started, first, is_told = time.monotonic(), loop.progress[0], not shows
-    first_epoch = loop.epoch
-    try:
-        with progress_bar("training", Console(stderr=True) if shows else None) as show:
-            while not keeper.is_finished:
-                keeper.before_epoch()
-                began = time.monotonic()
-                for _ in loop.train_epoch():
-                    keeper.stop_if_asked()
-                    show(*loop.progress)
-                    if not is_told and (seconds := time.monotonic() - started) >= ESTIMATE_AFTER:
-                        is_told = True
-                        _say(_describe_time(seconds, loop.progress[0] - first, loop.progress[1]))
-                row = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
-                figures = loop.validate(validation)
-                row |= {**loop.end_epoch(), **figures}
-                keeper.after_epoch(row)
-                if logs:
-                    from torch.utils.tensorboard import SummaryWriter
+def _check_alike(settings: Mapping[str, Any]) -> None:
+    """Raise unless all processes train with the same settings; all must call."""
+    everyone = gather_objects(settings)
+    for theirs in everyone:
+        if theirs != everyone[0]:
+            raise ValueError(
+                f"the processes do not train alike: one has the settings {everyone[0]}, one"
+                f" {theirs}."
+            )
 
-                    writer = writer or SummaryWriter(keeper.folder / "tensorboard")
-                    for name, value in row.items():
-                        writer.add_scalar(name, value, loop.epoch - 1)
-                if shows and loop.epoch == first_epoch + 1 and loop.fabric.device.type == "cuda":
-                    _say(loop.pace)
-                if shows:
-                    _say(_describe_epoch(row, loop.model.config.epochs, time.monotonic() - began))
-            keeper.finish()
-    except OSError:
-        check_folder(keeper.folder)  # without it another file fails first, and less clearly
-        raise
+
+def _say_contexts(data: TrainingData) -> None:
+    """Say which contexts were inferred, if any were to be."""
+    if data.inferred is None:
+        return
+    _say(data.inferred.sentence)
+    if data.inferred.number == 1:
+        _say(WITHOUT_CONTEXTS)
+
+
+class _Teller:
+    """Says on standard error how a training goes: its pace, its time, and a line for each epoch.
+
+    Args:
+        loop: The training.
+        shows: Whether anything is said.
+    """
+
+    def __init__(self, loop: Loop, shows: bool) -> None:
+        self.loop = loop
+        self.shows = shows
+        self.console = Console(stderr=True) if shows else None
+        self._first_step = loop.progress[0]
+        self._began = time.monotonic()
+        self._epoch_began = self._began
+        self._has_told_time = False
+        self._has_told_pace = loop.fabric.device.type != "cuda"
+
+    def begin_epoch(self) -> None:
+        """Begin to measure an epoch."""
+        self._epoch_began = time.monotonic()
+
+    def after_step(self) -> None:
+        """Say once how long the whole takes."""
+        seconds = time.monotonic() - self._began
+        if not self.shows or self._has_told_time or seconds < ESTIMATE_AFTER:
+            return
+        self._has_told_time = True
+        done, all_steps = self.loop.progress
+        _say(_describe_time(seconds, done - self._first_step, all_steps))
+
+    def after_epoch(self, row: Mapping[str, float]) -> None:
+        """Say what was logged of an epoch and, once, how a GPU runs its steps."""
+        if not self.shows:
+            return
+        if not self._has_told_pace:
+            self._has_told_pace = True
+            _say(self.loop.pace)
+        seconds = time.monotonic() - self._epoch_began
+        _say(_describe_epoch(row, self.loop.model.config.epochs, seconds))
+
+
+def _run(
+    keeper: RunKeeper, validation: DataLoader[Any] | None, teller: _Teller, writer: Any
+) -> None:
+    """Train what is left of a run, and keep it in its folder."""
+    loop = keeper.loop
+    with progress_bar("training", teller.console) as show:
+        while not keeper.is_finished:
+            keeper.before_epoch()
+            teller.begin_epoch()
+            for _ in loop.train_epoch():
+                keeper.stop_if_asked()
+                show(*loop.progress)
+                teller.after_step()
+            row = {"epoch": loop.epoch, "learning_rate": loop.learning_rate}
+            figures = loop.validate(validation)
+            row |= loop.end_epoch()
+            row |= figures
+            keeper.after_epoch(row)
+            if writer is not None:
+                for name, value in row.items():
+                    writer.add_scalar(name, value, loop.epoch - 1)
+            teller.after_epoch(row)
+        keeper.finish()
+
+
+class _LateWriter:
+    """TensorBoard's writer, made when there is something to write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.writer: Any = None
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """Write one number."""
+        if self.writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.writer = SummaryWriter(self.folder / "tensorboard")
+        self.writer.add_scalar(name, value, step)
+
+
+@contextmanager
+def _tensorboard(folder: Path) -> Iterator[_LateWriter]:
+    """Yield what logs into a run folder, and close it unless the folder was removed."""
+    late = _LateWriter(folder)
+    try:
+        yield late
     finally:
-        if writer is not None and keeper.folder.exists():
-            writer.close()
+        if late.writer is not None and folder.exists():
+            late.writer.close()
 
 
 def _say(text: str) -> None:
@@ -214,10 +286,10 @@ def _say(text: str) -> None:
 def _describe_time(seconds: float, steps: int, all_steps: int) -> str:
     """Say how long the whole training takes, by its first steps, and how to make it shorter."""
     whole = seconds / steps * all_steps
+    time_needed = f"{whole:.0f} s" if whole < 90 else f"{whole / 60:.0f} min"
     return (
-        "The whole training takes about"
-        f" {f'{whole:.0f} s' if whole < 90 else f'{whole / 60:.0f} min'}. Shorter: a GPU, fewer"
-        " --epochs, a smaller --image-size, --backbone small. Ctrl-C keeps what is done."
+        f"The whole training takes about {time_needed}. Shorter: a GPU, fewer --epochs, a smaller"
+        " --image-size, --backbone small. Ctrl-C keeps what is done."
     )
 
 
@@ -287,4 +359,4 @@ def _first_loop(
     model = Classifier(
         plain, len(manifest.classes), input_features=getattr(source, "num_features", 0)
     )
-    return Loop(model, data.train_loader(), fabric)
+    return Loop(model, data.train_loader(fabric.device), fabric)
