@@ -6,6 +6,7 @@ Nothing in it names a person or a machine.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -98,6 +99,19 @@ def read_run(folder: str | Path) -> Run:
             " another folder, or update pfdl if a newer version wrote it."
         )
     return Run(folder, kind, settings, made_with)
+
+
+def identify(folder: Path) -> str:
+    """Return a hash of what makes a run, by which its files are told from those of another one.
+
+    Raises:
+        FileNotFoundError: If the folder holds no run.
+        ValueError: If its ``config.json`` is damaged.
+    """
+    run = read_run(folder)
+    settings = {name: value for name, value in run.settings.items() if name != "command"}
+    text = json.dumps([run.kind, settings], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager

@@ -156,14 +156,13 @@ def open_run(
     Contexts that the data names and the split does not know are added to it.
     """
     check_places(data, run)
-    from pfdl.data import read_manifest
     from pfdl.data.splits import name_contexts
-    from pfdl.runs import MANIFEST
     from pfdl.vision import load_model
+    from pfdl.vision.checkpoint import read_split
     from pfdl.vision.embedding import check_features
 
     trained = load_model(run)
-    own = read_manifest(trained.folder / MANIFEST)
+    own = read_split(trained.folder)
     config = trained.config
     source = open_source(
         data, replace(options, on_bad_image="skip"), own, features=config.network or None

@@ -14,14 +14,18 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically, write_json
-from pfdl.runs import CONFIG, read_run
+from pfdl._internal.state import save_tensors
+from pfdl.data.manifest import Manifest, read_manifest
+from pfdl.runs import CONFIG, MANIFEST, identify, read_run
 from pfdl.vision.backbones import check_backbone_name, make_backbone
 from pfdl.vision.pixels import MEAN, STD
 
 WEIGHTS = "model.safetensors"
+RUN = "run"
+"""The entry in the header of the weights that says of which run they are."""
 ONNX = "model.onnx"
 PREPROCESSING = "preprocessing.json"
 TOLERANCE = 1e-3
@@ -122,6 +126,38 @@ def _is_sound(model: Mapping[str, Any]) -> bool:
     return sizes_fit and width_fits and all(isinstance(name, str) for name in model["classes"])
 
 
+def save_weights(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write the weights of a run, and of which run they are."""
+    save_tensors(folder / WEIGHTS, weights, {RUN: identify(folder)})
+
+
+def read_split(folder: Path) -> Manifest:
+    """Read the split that a run was trained on.
+
+    Raises:
+        FileNotFoundError: If it is missing.
+        ValueError: If it is damaged, or the split of another run.
+    """
+    manifest = read_manifest(folder / MANIFEST)
+    if manifest.sha256 != read_run(folder).settings.get("split"):
+        raise ValueError(
+            f"{folder / MANIFEST} is not the split that this run was trained on, of which its"
+            f" {CONFIG} has the hash; restore the one or the other."
+        )
+    return manifest
+
+
+def _check_owner(folder: Path) -> None:
+    """Raise ValueError if the weights are those of a run with other settings."""
+    with safe_open(folder / WEIGHTS, framework="pt") as stream:
+        owner = (stream.metadata() or {}).get(RUN)
+    if owner not in (None, identify(folder)):  # older versions did not write it
+        raise ValueError(
+            f"{folder / WEIGHTS} belongs to a run with other settings than {CONFIG} says; restore"
+            " the one or the other."
+        )
+
+
 def load_model(path: str | Path) -> TrainedModel:
     """Read a trained model.
 
@@ -148,6 +184,7 @@ def load_model(path: str | Path) -> TrainedModel:
     # Imports the backbone's library: PyTorch 2.6 to 2.8 cannot import it on the device "meta".
     check_backbone_name(config.backbone)
     try:
+        _check_owner(folder)
         state = load_file(weights)
         # A damaged configuration must not take all memory; some models compute while they are built
         with suppress(NotImplementedError), torch.device("meta"):

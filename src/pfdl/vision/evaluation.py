@@ -20,11 +20,12 @@ from pfdl._internal.files import read_frame, read_json, write_json
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, count_groups, measure_accuracy
 from pfdl.contexts.quality import measure_scores
 from pfdl.data.context_images import ContextImages
-from pfdl.data.manifest import NO_CONTEXT, Manifest, ManifestRow, read_manifest
+from pfdl.data.manifest import NO_CONTEXT, Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
 from pfdl.data.splits import make_test_set
 from pfdl.diagnosis import Gap
-from pfdl.runs import MANIFEST, METRICS, read_run
+from pfdl.runs import CONFIG, METRICS, identify, read_run
+from pfdl.vision.checkpoint import read_split
 from pfdl.vision.config import ACCURACY, SELECTIONS, find_best_epoch
 from pfdl.vision.embedding import inputs_of
 from pfdl.vision.features import run_model
@@ -195,7 +196,7 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
             path = path.with_stem(f"{name}-{evaluation.data_sha256[:8]}")
     # Without parents: a run folder that was deleted is not made again
     path.parent.mkdir(exist_ok=True)
-    write_json(path, {**asdict(evaluation), "name": path.stem})
+    write_json(path, {**asdict(evaluation), "name": path.stem, "run": _owner(folder)})
     return path
 
 
@@ -226,10 +227,18 @@ def read_evaluations(
     return dict(sorted(found.items(), key=lambda item: (item[0] != OWN, item[0])))
 
 
+def _owner(folder: Path) -> str | None:
+    """Return what tells the run in a folder from others; None if there is no run."""
+    return identify(folder) if (folder / CONFIG).exists() else None
+
+
 def _read_evaluation(path: Path) -> Evaluation:
     """Read an evaluation; ValueError if the file is damaged, for a page shows what is in it."""
     try:
         content = read_json(path)
+        folder = path.parents[1]
+        if content.pop("run", None) not in (None, _owner(folder)):
+            raise ValueError(f"it is of a run with other settings than that in {folder}")
         worst = GroupAccuracy(**content["worst_group"])
         groups = tuple(GroupAccuracy(**group) for group in content["groups"])
         evaluation = Evaluation(**{**content, "worst_group": worst, "groups": groups})
@@ -283,7 +292,7 @@ def measure_gap(folder: Path, accuracy: float, images: int) -> Gap | None:
     """
     try:
         kept = read_kept_epoch(folder, read_run(folder).settings["training"]["select"])
-        own = read_manifest(folder / MANIFEST)
+        own = read_split(folder)
         held_out = len(own.rows_of("validation"))
         drawn_from_training = own.parameters.get("protocol") != "own"
         in_mixture = kept[ACCURACY] if drawn_from_training else math.nan

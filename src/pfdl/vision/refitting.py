@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from pfdl._internal.files import write_atomically, write_json
-from pfdl._internal.state import save_tensors
 from pfdl._internal.validation import check_choice
 from pfdl.contexts import Readout, refit_readout
 from pfdl.data.context_images import ContextImages
@@ -21,7 +20,7 @@ from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import NO_CONTEXT, Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, read_run
-from pfdl.vision.checkpoint import WEIGHTS, TrainedModel
+from pfdl.vision.checkpoint import WEIGHTS, TrainedModel, save_weights
 from pfdl.vision.embedding import inputs_of
 from pfdl.vision.features import attach, run_model
 from pfdl.vision.inferring import (
@@ -113,6 +112,7 @@ def refit(
     )
     settings: dict[str, Any] = {
         **read_run(trained.folder).settings,
+        "split": manifest.sha256,
         "refit": {
             "of": hash_bytes((trained.folder / WEIGHTS).read_bytes()),
             "contexts": contexts,
@@ -121,7 +121,7 @@ def refit(
     }
     with claim(folder, "training", settings):
         manifest.save(folder / MANIFEST)
-        save_tensors(folder / WEIGHTS, with_readout(trained.model, readout).state_dict())
+        save_weights(folder, with_readout(trained.model, readout).state_dict())
         told = {
             name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)
         }

@@ -22,9 +22,9 @@ from torch.optim import Optimizer
 from pfdl._internal.files import write_atomically
 from pfdl._internal.loading import checked_optimizer_state
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first
-from pfdl._internal.state import load_state, save_state, save_tensors
+from pfdl._internal.state import load_state, save_state
 from pfdl.runs import CONFIG, METRICS, set_aside
-from pfdl.vision.checkpoint import WEIGHTS, check_weights
+from pfdl.vision.checkpoint import WEIGHTS, check_weights, save_weights
 from pfdl.vision.config import find_best_epoch
 from pfdl.vision.loop import Loop
 
@@ -267,7 +267,7 @@ class RunKeeper:
         if self.history:
             write_metrics(self.folder, self.history)
         if not self._weights_are_saved:
-            save_tensors(self.folder / WEIGHTS, self._best_weights)
+            save_weights(self.folder, self._best_weights)
             self._weights_are_saved = True
 
 
