@@ -187,6 +187,41 @@ def test_no_two_seeds_share_the_order_of_an_epoch():
     assert len(orders) == 12 * 12
 
 
+CLASSES = torch.tensor([0] * 10 + [1] * 2)
+
+
+def drawn_by(draws=None, labels=CLASSES, **settings):
+    """The indices of an epoch of twelve samples in one context."""
+    contexts = torch.zeros(12, dtype=torch.long)
+    config = TrainingConfig(batch_size=12, **settings)
+    return list(EpochSampler(config, labels, contexts, draws))
+
+
+def test_shuffling_takes_every_sample_once_whatever_its_class():
+    assert sorted(drawn_by()) == list(range(12))
+
+
+def test_draws_say_how_often_shuffling_takes_a_sample():
+    assert drawn_by(torch.eye(12)[7]) == [7] * 12
+
+
+def test_another_sampler_ignores_draws():
+    assert len(set(drawn_by(torch.eye(12)[7], sampler="classes"))) > 1
+
+
+def test_the_sampler_of_classes_draws_them_alike():
+    counts = torch.zeros(2)
+    for seed in range(40):
+        counts += CLASSES[drawn_by(sampler="classes", seed=seed)].bincount(minlength=2)
+    assert 0.45 < counts[1] / counts.sum() < 0.55
+
+
+@pytest.mark.parametrize("sampler", ["classes", "groups"])
+def test_with_one_class_and_context_there_is_nothing_to_balance(sampler):
+    alike = torch.zeros(12, dtype=torch.long)
+    assert sorted(drawn_by(labels=alike, sampler=sampler)) == list(range(12))
+
+
 def test_images_lie_on_a_gpu_only_while_one_process_trains_and_there_is_room(monkeypatch):
     data = make()
     gpu = torch.device("cuda", 0)
