@@ -47,11 +47,13 @@ def evaluate(
     device = resolve_device(device)
     trained, own, source = open_run(run, data, options)
     split = find_test_set(own, source)
-    if name is None:
-        stem = Path(data).resolve().stem
-        name = OWN if split == own else "test-data" if stem == OWN else stem
     if split != own:
         print_understood(split)
+    if name is None and split == own:
+        name = OWN
+    elif name is None:
+        stem = Path(data).resolve().stem
+        name = "test-data" if stem == OWN else stem
     path = evaluate_and_print(trained, source, split, device, name=name, trained_on=own)
     typer.echo(path)
 

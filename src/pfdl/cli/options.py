@@ -88,26 +88,7 @@ def takes_settings(
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(
-            command, eval_str=True
-        ).parameters  # typing's hints lose options in Python 3.10
-        kinds = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
-        unread = [_as_text(one) for one in _make_options(TrainingConfig, without, False, {})]
-        parameters = [_keyword("context", typer.Context, None, inspect.Parameter.empty)]
-        for one in own.values():
-            if one.name in kinds:
-                parameters += _make_options(kinds[one.name], without, all_shown, defaults or {})
-            elif one.annotation is TypedSettings:
-                parameters += unread
-            else:
-                parameters.append(one.replace(kind=one.KEYWORD_ONLY))
-        if kinds and not all_shown:
-            option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
-            parameters.append(_keyword("settings", list[str] | None, option, None))
-            option = typer.Option("--config", metavar="FILE", help=CONFIG)
-            parameters.append(_keyword("config_file", Path | None, option, None))
-        option = typer.Option("--import", metavar="FILE.py", help=IMPORT)
-        parameters.append(_keyword("own_files", list[Path] | None, option, None))
+        form = _Form(command, without, all_shown, defaults or {})
 
         @functools.wraps(command)
         @exit_on_user_error()
@@ -121,26 +102,89 @@ def takes_settings(
             if own_files:
                 add_own_files(own_files)
             written = {} if config_file is None else read_config_file(config_file)
-            if TrainingConfig in kinds.values():
-                given = _name_features(given)
-                written = _name_features(written)
-                asked = {**given, **written, **dict(map(_pair, settings or []))}
-                written = {**presets_of(asked), **written}
-            configs = read_settings(
-                kinds, given, settings or [], without, _untyped(written, context)
-            )
-            rest = {name: given[name] for name in own if name in given}
-            for name, one in own.items():
-                if one.annotation is TypedSettings:
-                    names = [option.name for option in unread if given[option.name] is not None]
-                    rest[name] = TypedSettings({name: given[name] for name in names})
-            command(**configs, **rest)
+            command(**form.read(context, given, settings or [], written))
 
+        parameters = form.parameters()
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
         return run
 
     return decorate
+
+
+class _Form:
+    """What a user types for a command that takes dataclasses of settings, and what it means."""
+
+    def __init__(
+        self,
+        command: Callable[..., None],
+        without: Collection[str],
+        all_shown: bool,
+        defaults: Mapping[str, Any],
+    ) -> None:
+        # Typing's hints lose options in Python 3.10
+        self._own = inspect.signature(command, eval_str=True).parameters
+        self._kinds = {
+            name: one.annotation for name, one in self._own.items() if is_dataclass(one.annotation)
+        }
+        self._unread = [_as_text(one) for one in _make_options(TrainingConfig, without, False, {})]
+        self._without = without
+        self._all_shown = all_shown
+        self._defaults = defaults
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """Return the parameters from which Typer makes options."""
+        parameters = [_keyword("context", typer.Context, None, inspect.Parameter.empty)]
+        for one in self._own.values():
+            if one.name in self._kinds:
+                parameters += _make_options(
+                    self._kinds[one.name], self._without, self._all_shown, self._defaults
+                )
+            elif one.annotation is TypedSettings:
+                parameters += self._unread
+            else:
+                parameters.append(one.replace(kind=one.KEYWORD_ONLY))
+        if self._kinds and not self._all_shown:
+            option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
+            parameters.append(_keyword("settings", list[str] | None, option, None))
+            option = typer.Option("--config", metavar="FILE", help=CONFIG)
+            parameters.append(_keyword("config_file", Path | None, option, None))
+        option = typer.Option("--import", metavar="FILE.py", help=IMPORT)
+        parameters.append(_keyword("own_files", list[Path] | None, option, None))
+        return parameters
+
+    def read(
+        self,
+        context: typer.Context,
+        given: Mapping[str, Any],
+        texts: Sequence[str],
+        written: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Return the arguments of the command.
+
+        Args:
+            context: Says what was typed.
+            given: Values of the options.
+            texts: What was typed after ``--set``.
+            written: The settings of a file.
+        """
+        if TrainingConfig in self._kinds.values():
+            given = _name_features(given)
+            written = _name_features(written)
+            asked = {**given, **written, **dict(map(_pair, texts))}
+            written = {**presets_of(asked), **written}
+        untyped = _untyped(written, context)
+        arguments = read_settings(self._kinds, given, texts, self._without, untyped)
+        for name, one in self._own.items():
+            if name in given:
+                arguments[name] = given[name]
+            elif one.annotation is TypedSettings:
+                arguments[name] = self._typed(given)
+        return arguments
+
+    def _typed(self, given: Mapping[str, Any]) -> TypedSettings:
+        names = [option.name for option in self._unread]
+        return TypedSettings({name: given[name] for name in names if given[name] is not None})
 
 
 def read_settings(
@@ -176,16 +220,27 @@ def read_settings(
     for parameter, kind in kinds.items():
         own = {name: value for name, value in values.items() if homes[name] is kind}
         if "objective_settings" in {one.name for one in fields(kind)}:
-            finder = f"{own.get('infer_by', 'auto')}."
-            own["infer_settings"] = {
-                name.removeprefix(finder): json_or_text(text)
-                for name, text in parts.items()
-                if name.startswith(finder)
-            }
-            rest = {name: text for name, text in parts.items() if not name.startswith(finder)}
-            own["objective_settings"] = read_objective_settings(own["objective"], rest)
+            own |= _read_parts(parts, str(own.get("infer_by", "auto")), own["objective"])
         made[parameter] = kind(**own)
     return made
+
+
+def _read_parts(parts: Mapping[str, str], finder: str, objective: str) -> dict[str, Any]:
+    """Return what was typed as PART.NAME=VALUE: of the finder of contexts, the rest of the
+    objective.
+    """
+    of_finder = {}
+    of_objective = {}
+    for name, text in parts.items():
+        part, _, setting = name.partition(".")
+        if part == finder:
+            of_finder[setting] = json_or_text(text)
+        else:
+            of_objective[name] = text
+    return {
+        "infer_settings": of_finder,
+        "objective_settings": read_objective_settings(objective, of_objective),
+    }
 
 
 def _name_features(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,9 @@ from pfdl._internal.text import printable
 from pfdl.cli.common import Data, check_places, evaluate_and_print, open_source, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
+
+if TYPE_CHECKING:
+    from pfdl.vision.checkpoint import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
-    from pfdl.vision import export, load_model, train as train_network
+    from pfdl.vision import load_model, train as train_network
     from pfdl.vision.launching import make_fabric
 
     device = resolve_device(run.device)
@@ -114,11 +117,18 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
         evaluate_and_print(load_model(folder), source, split, device)
         typer.echo(folder / "model.safetensors")
         if run.export and not load_model(folder).config.num_features:
-            try:
-                for path in export(load_model(folder), folder / "export"):
-                    typer.echo(path)
-            except ImportError as error:
-                typer.echo(f"No ONNX file: {error}", err=True)
+            _export(load_model(folder), folder / "export")
+
+
+def _export(trained: TrainedModel, folder: Path) -> None:
+    """Write an ONNX file where that can be done, and say so."""
+    from pfdl.vision import export
+
+    try:
+        for path in export(trained, folder):
+            typer.echo(path)
+    except ImportError as error:
+        typer.echo(f"No ONNX file: {error}", err=True)
 
 
 def _describe(config: TrainingConfig, device: str) -> str:
