@@ -104,7 +104,8 @@ class PublishedDWR(DWR):
 
     def __init__(self, *, steps: int = 5000, every: int = 40) -> None:
         super().__init__(steps=steps)
-        self.every, self.epoch = every, 0
+        self.every = every
+        self.epoch = 0
 
     def fit(self, features: Tensor) -> None:
         """Learn the weights if this is the epoch for it."""

@@ -81,10 +81,8 @@ class DigitSource:
         """Training and test digits as MNIST's files have them, for
         :class:`pfdl.data.SpuCoMNIST`.
         """
-        images, labels = (
-            np.concatenate([getattr(part, name) for part in (self.train, self.test)])
-            for name in ("images", "labels")
-        )
+        images = np.concatenate([self.train.images, self.test.images])
+        labels = np.concatenate([self.train.labels, self.test.labels])
         return (images, labels), (self.held_out.images, self.held_out.labels)
 
 
@@ -113,9 +111,8 @@ def read_mnist(folder: Path) -> DigitSource:
     held-out part. ValueError if a file is not MNIST's of that name, byte for byte.
     """
     contents = [_read_file(_find_file(folder, name), md5) for name, md5 in MNIST_FILES.items()]
-    train, held_out = (
-        _to_digits(images, labels) for images, labels in (contents[:2], contents[2:])
-    )
+    train = _to_digits(*contents[:2])
+    held_out = _to_digits(*contents[2:])
     return DigitSource("MNIST", train[:50_000], held_out, train[50_000:], is_mnist=True)
 
 

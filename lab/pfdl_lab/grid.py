@@ -83,9 +83,10 @@ def run_grid(
                     _path(folder, task), {"task": dict(task), "rows": [dict(row) for row in rows]}
                 )
                 advance()
-    return pd.DataFrame(
-        [{**task, **row} for task in tasks for row in stored_rows(task, folder) or ()]
-    )
+    lines = list[ResultRow]()
+    for task in tasks:
+        lines += [{**task, **row} for row in stored_rows(task, folder) or ()]
+    return pd.DataFrame(lines)
 
 
 def finish(results: pd.DataFrame, folder: Path, *task_folders: str, **how: Any) -> None:

@@ -90,7 +90,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
         >>> holm([0.01, 0.04, 0.03])
         [0.03, 0.06, 0.06]
     """
-    adjusted, largest = [math.nan] * len(p_values), 0.0
+    adjusted = [math.nan] * len(p_values)
+    largest = 0.0
     made = [place for place in range(len(p_values)) if not math.isnan(p_values[place])]
     for rank, place in enumerate(sorted(made, key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))

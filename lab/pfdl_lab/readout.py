@@ -9,6 +9,7 @@ inferred ones; where nothing is accepted the last is that of balanced classes.
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ ROWS = {
     "inferred": "inferred contexts",
 }
 COLUMNS = Columns(
-    numbers=("seed", "believed", *(f"{row} {test}" for row in ROWS for test in TESTS))
+    numbers=("seed", "believed", *(f"{row} {test}" for row, test in product(ROWS, TESTS)))
 )
 
 

@@ -168,10 +168,11 @@ def read_families(folder: Path) -> list[Family]:
 def declared_tests(folder: Path) -> pd.DataFrame:
     """Return the lines of the register for one study."""
     families = read_families(folder)
-    lines = []
+    lines = list[dict[str, Any]]()
     if families:
         records = open_records(folder)
-        lines = [line for family in families for line in family.lines(folder.name, records)]
+        for family in families:
+            lines += family.lines(folder.name, records)
     table = pd.DataFrame(lines, columns=list(COLUMNS))
     if (folder / TESTS).is_file():
         own = read_table(folder / TESTS).assign(study=folder.name)

@@ -67,7 +67,7 @@ PEERS: dict[str, Callable[..., Proposal]] = {
     "eiil": find_by_eiil,
 }
 PLAIN = ("erm", "classes", "ours", "ours, full", "true")
-ROWS = (*PLAIN, *(a + b for a in PEERS for b in ("", " sampler", " chosen")))
+ROWS = (*PLAIN, *map("".join, product(PEERS, ("", " sampler", " chosen"))))
 COLUMNS = Columns(words=("magnitude", "row"), numbers=("seed", *MEASURES))
 
 

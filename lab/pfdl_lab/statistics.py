@@ -17,8 +17,11 @@ ACTS_BELOW = 0.999
 """An effective sample size, as a share of the batch, from which on a weighting is plain training by
 another name.
 """
-MARGIN, SIGNIFICANCE = 1.0, 0.05
-"""Points within which two rows are called equal; and the level of a test."""
+MARGIN = 1.0
+"""Points within which two rows are called equal."""
+
+SIGNIFICANCE = 0.05
+"""The level of a test."""
 
 NOTHING = pd.Series(dtype=float)
 
@@ -91,12 +94,9 @@ def mean_series(
     """
     if not values or not all(len(one) for one in values.values()):
         return None
-    means, errors = (
-        [measure(one) for one in values.values()] for measure in (np.mean, standard_error)
-    )
-    return Series(
-        name, list(values), list(map(float, means)), list(map(float, errors)), style, colour
-    )
+    means = [float(np.mean(one)) for one in values.values()]
+    errors = [standard_error(one) for one in values.values()]
+    return Series(name, list(values), means, errors, style, colour)
 
 
 def difference_cell(

@@ -143,7 +143,8 @@ def _centre_classes(
     _: nn.Module, inputs: tuple[Any, ...], parts: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Give an objective the features with every class of the batch at its own mean."""
-    features, members = parts["features"], F.one_hot(inputs[1]).to(parts["features"].dtype)
+    features = parts["features"]
+    members = F.one_hot(inputs[1]).to(features.dtype)
     means = members.T @ features / members.sum(0)[:, None].clamp(min=1)
     return inputs, {**parts, "features": features - means[inputs[1]]}
 

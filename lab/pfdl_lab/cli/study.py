@@ -85,7 +85,8 @@ def make_datasets(
                 " of the study; give FOLDER=CSV:COLUMN with one of them."
             )
         groups[meant[0]] = column
-    of_table, digits = replace(options, layout=None), None if mnist is None else str(mnist)
+    of_table = replace(options, layout=None)
+    digits = None if mnist is None else str(mnist)
     return [
         ImageData(
             name,

@@ -39,10 +39,14 @@ class StackedColoredMNIST:
         device: str,
         contexts: Path | None = None,
     ) -> None:
-        self.digits, self.device, self.seeds = source.name, device, seeds
+        self.digits = source.name
+        self.device = device
+        self.seeds = seeds
         restarts = [ColoredMNIST(source, seed=seed, max_train=max_train) for seed in seeds]
-        self.train = [self._stack([data.train[e] for data in restarts]) for e in range(2)]
-        self.held_out = [self._stack([data.held_out[e] for data in restarts]) for e in range(2)]
+        by_environment = zip(*(data.train for data in restarts), strict=True)
+        held_out = zip(*(data.held_out for data in restarts), strict=True)
+        self.train = [self._stack(list(one)) for one in by_environment]
+        self.held_out = [self._stack(list(one)) for one in held_out]
         self.test = self._stack([data.test for data in restarts])
         self.has_contexts = contexts is not None
         if contexts is not None:
@@ -51,7 +55,8 @@ class StackedColoredMNIST:
             ]
             found = torch.tensor([lines[0]["contexts"] for lines in stored if lines], device=device)
             rows = self.train[0][1].shape[1] + self.train[1][1].shape[1]
-            self.train_contexts, self.held_out_contexts = found[:, :rows], found[:, rows:]
+            self.train_contexts = found[:, :rows]
+            self.held_out_contexts = found[:, rows:]
 
     def _stack(self, environments: Sequence[Environment]) -> tuple[Tensor, Tensor]:
         images = torch.stack([environment.images for environment in environments]).flatten(3)

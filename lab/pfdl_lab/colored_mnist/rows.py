@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from pfdl_lab.colored_mnist.stacked import FullBatchConfig
@@ -177,6 +178,4 @@ CHOOSING: dict[str, tuple[ColoredMNISTRow, ...]] = {
 the environments.
 """
 
-ROWS: dict[str, ColoredMNISTRow] = {
-    row.key: row for rows in (MAIN_ROWS, *CHOOSING.values()) for row in rows
-}
+ROWS: dict[str, ColoredMNISTRow] = {row.key: row for row in chain(MAIN_ROWS, *CHOOSING.values())}

@@ -186,7 +186,8 @@ def run_row(
     train = inputs(torch.cat([images for images, _ in data.train], dim=1))
     labels = torch.cat([labels for _, labels in data.train], dim=1)
     environments = _environments(row, data, train.shape[1])
-    networks, objectives = [], []
+    networks = []
+    objectives = []
     for seed in data.seeds:
         # The network first: rows of one width then start from the same weights
         torch.manual_seed(seed)

@@ -21,7 +21,7 @@ from pfdl_lab.colored_mnist.rows import (
     ColoredMNISTRow,
 )
 from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
-from pfdl_lab.pairing import paired
+from pfdl_lab.pairing import PairedDifference, paired
 from pfdl_lab.report.blocks import (
     Block,
     Cell,
@@ -157,17 +157,12 @@ def _differences(ends: pd.DataFrame) -> list[Block]:
     tests of the page.
     """
     pairs = [(row, base) for row, base in PAIRS if {row.key, base.key} <= set(ends["row"])]
-    train, test = (
-        [
-            paired(_accuracies(ends, row, split), _accuracies(ends, base, split))
-            for row, base in pairs
-        ]
-        for split in SPLITS
-    )
-    lines = [
-        TableLine(f"{row.title} − {base.title}", (difference_cell(seen, 2), judged_cell(judged)))
-        for (row, base), seen, judged in zip(pairs, train, judge(test), strict=True)
-    ]
+    train = [_difference(ends, row, base, "train") for row, base in pairs]
+    test = [_difference(ends, row, base, "test") for row, base in pairs]
+    lines = []
+    for (row, base), seen, judged in zip(pairs, train, judge(test), strict=True):
+        cells = (difference_cell(seen, 2), judged_cell(judged))
+        lines.append(TableLine(f"{row.title} − {base.title}", cells))
     caption = "Differences over paired restarts, in points of accuracy"
     note = judged_note(f"{len(lines)} of this table")
     return [Table(caption, "difference", SPLITS, lines, note=note)] if lines else []
@@ -245,13 +240,19 @@ def _risks(ends: pd.DataFrame) -> list[Block]:
 
 def _extras(ends: pd.DataFrame) -> list[Block]:
     """Show rows that were measured once and that the command no longer trains, by their keys."""
-    lines = [
-        TableLine(str(key), tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS))
-        for key, own in ends.groupby("row", sort=False)
-        if key not in ROWS
-    ]
+    lines = []
+    for key, own in ends.groupby("row", sort=False):
+        if key not in ROWS:
+            cells = tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS)
+            lines.append(TableLine(str(key), cells))
     caption = "Also measured: rows of results.csv that the command no longer trains"
     return [Table(caption, "row", SPLITS, lines)] if lines else []
+
+
+def _difference(
+    ends: pd.DataFrame, row: ColoredMNISTRow, base: ColoredMNISTRow, split: str
+) -> PairedDifference | None:
+    return paired(_accuracies(ends, row, split), _accuracies(ends, base, split))
 
 
 def _accuracies(ends: pd.DataFrame, row: ColoredMNISTRow, split: str) -> pd.Series[float]:

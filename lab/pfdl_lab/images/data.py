@@ -29,7 +29,9 @@ from pfdl_lab.images.networks import BATCH, FEATURES, FROZEN, LENET, PERCEPTRON,
 from pfdl_lab.images.rows import RATIOS
 from pfdl_lab.training import Samples
 
-COLORED_MNIST, SPUCO_MNIST, SHAPES = "colored-mnist", "spuco-mnist", "shapes"
+COLORED_MNIST = "colored-mnist"
+SPUCO_MNIST = "spuco-mnist"
+SHAPES = "shapes"
 COLORED_DIGITS = 10_000
 TRAINING_RATIO = "5:1"
 SHIFTED, SAME = "shifted", "same"
@@ -177,11 +179,11 @@ class ImageData:
                 for part in (train, held_out, test)
             )
         rows = {row.path: number for number, row in enumerate(manifest.rows_of("test"))}
-        tests = {
-            ratio: torch.tensor([rows[row.path] for row in manifest.rows_of(f"test-{ratio}")])
-            for ratio in RATIOS
-            if f"test-{ratio}" in manifest.set_names
-        }
+        tests = {}
+        for ratio in RATIOS:
+            if f"test-{ratio}" in manifest.set_names:
+                numbers = [rows[row.path] for row in manifest.rows_of(f"test-{ratio}")]
+                tests[ratio] = torch.tensor(numbers)
 
         def context_features() -> Tensor:
             known = torch.cat([train.inputs, held_out.inputs])
@@ -258,38 +260,72 @@ def fingerprint(source: ContextSource | None) -> str | None:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
+class _Digits(NamedTuple):
+    """Coloured digits before a part is held out: all that may be trained on, their images, the test
+    side and its tests, and the number of classes.
+    """
+
+    whole: Samples
+    images: Tensor
+    test: Samples
+    tests: dict[str, Tensor]
+    classes: int
+
+
 def _digits(place: ImageData, seed: int, validation: float) -> Split:
     """Make coloured digits, flat, so that training neither mirrors nor shifts them: digits are not
     symmetric.
     """
-    if place._spuco is not None:
-        magnitude, strength = place._spuco
-        digits = find_digits(place.mnist).uncut
-        spuco = SpuCoMNIST(
-            digits, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS
-        )
-        images, classes = spuco.train.images, len(COLORS)
-        whole, test = (
-            Samples(part.images.flatten(1).float() / 255, part.labels, part.contexts)
-            for part in (spuco.train, spuco.test)
-        )
-        tests = {WHOLE: torch.arange(len(test.labels))}
-    else:
-        data = ColoredMNIST(place.mnist, seed=seed, max_train=COLORED_DIGITS)
-        whole, shifted, same = map(_joined, (data.train, [data.test], data.held_out))
-        images, classes = whole.inputs.view(-1, *data.train[0].images.shape[1:]), 2
-        test = Samples(*map(torch.cat, zip(shifted, same, strict=True)))
-        border = len(shifted.labels)
-        tests = {SHIFTED: torch.arange(border), SAME: torch.arange(border, len(test.labels))}
-    kept, held_out = torch.arange(len(whole.labels)), torch.arange(0)
+    made = _colored_mnist(place, seed) if place._spuco is None else _spuco_mnist(place, seed)
+    labels = made.whole.labels
+    kept = torch.arange(len(labels))
+    held_out = torch.arange(0)
     if validation:
         halves = train_test_split(
-            kept.numpy(), test_size=validation, stratify=whole.labels.numpy(), random_state=seed
+            kept.numpy(), test_size=validation, stratify=labels.numpy(), random_state=seed
         )
         kept, held_out = (torch.from_numpy(half).sort().values for half in halves)
-    train, judged = (Samples(*(part[rows] for part in whole)) for rows in (kept, held_out))
     order = torch.cat([kept, held_out])
-    return Split(train, judged, test, tests, classes, True, lambda: image_statistics(images[order]))
+    return Split(
+        _rows(made.whole, kept),
+        _rows(made.whole, held_out),
+        made.test,
+        made.tests,
+        made.classes,
+        True,
+        lambda: image_statistics(made.images[order]),
+    )
+
+
+def _rows(samples: Samples, rows: Tensor) -> Samples:
+    return Samples(samples.inputs[rows], samples.labels[rows], samples.contexts[rows])
+
+
+def _spuco_mnist(place: ImageData, seed: int) -> _Digits:
+    assert place._spuco is not None
+    magnitude, strength = place._spuco
+    digits = find_digits(place.mnist).uncut
+    spuco = SpuCoMNIST(
+        digits, magnitude=magnitude, strength=strength, seed=seed, max_train=COLORED_DIGITS
+    )
+    whole, test = (
+        Samples(part.images.flatten(1).float() / 255, part.labels, part.contexts)
+        for part in (spuco.train, spuco.test)
+    )
+    tests = {WHOLE: torch.arange(len(test.labels))}
+    return _Digits(whole, spuco.train.images, test, tests, len(COLORS))
+
+
+def _colored_mnist(place: ImageData, seed: int) -> _Digits:
+    data = ColoredMNIST(place.mnist, seed=seed, max_train=COLORED_DIGITS)
+    whole = _joined(data.train)
+    shifted = _joined([data.test])
+    same = _joined(data.held_out)
+    test = Samples(*map(torch.cat, zip(shifted, same, strict=True)))
+    border = len(shifted.labels)
+    tests = {SHIFTED: torch.arange(border), SAME: torch.arange(border, len(test.labels))}
+    images = whole.inputs.view(-1, *data.train[0].images.shape[1:])
+    return _Digits(whole, images, test, tests, 2)
 
 
 def _joined(environments: Any) -> Samples:

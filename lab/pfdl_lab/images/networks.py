@@ -25,8 +25,10 @@ PRETRAINED, FROZEN = "efficientnet-lite0", "efficientnet-lite0-features"
 """The pretrained network, fine-tuned; and its features, on top of which a small network is trained.
 """
 
-PERCEPTRON, LENET = "perceptron", "lenet"
-CN, CN_BN = "cn", "cn-bn"
+PERCEPTRON = "perceptron"
+LENET = "lenet"
+CN = "cn"
+CN_BN = "cn-bn"
 CHANNELS = (64, 128, 256, 512, 1024)
 """Of the convolutions of CN and CN+BN, the networks of the NICO paper."""
 
@@ -97,13 +99,15 @@ class ConvNet(nn.Module):
                 f" {smallest}."
             )
         blocks: list[nn.Module] = []
-        side, width = image_size, 3
+        side = image_size
+        width = 3
         for channels in CHANNELS:
             blocks.append(nn.Conv2d(width, channels, kernel_size=5, padding=2, bias=not batch_norm))
             if batch_norm:
                 blocks.append(nn.BatchNorm2d(channels))
             blocks += [nn.ReLU(), nn.MaxPool2d(kernel_size=4, stride=2, padding=1)]
-            side, width = side // 2, channels
+            side //= 2
+            width = channels
         self.convolutions = nn.Sequential(*blocks)
         self.embedding = nn.Sequential(
             nn.Flatten(), nn.Linear(width * side**2, 512), nn.ReLU(), nn.Linear(512, 512), nn.Tanh()
@@ -128,9 +132,9 @@ class ConvNet(nn.Module):
 
 def _perceptron(inputs: int, classes: int, width: int | None, *, layers: int) -> nn.Module:
     widths = [inputs, *[HIDDEN_WIDTH] * (layers - 1), width or HIDDEN_WIDTH]
-    hidden = [
-        part for before, after in pairwise(widths) for part in (nn.Linear(before, after), nn.ReLU())
-    ]
+    hidden = list[nn.Module]()
+    for before, after in pairwise(widths):
+        hidden += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*hidden, nn.Linear(widths[-1], classes))
 
 
@@ -187,7 +191,8 @@ def embed(batches: Iterable[Tensor], device: str) -> Tensor:
     """Return the pretrained network's last feature maps, averaged over each image, given as bytes:
     shape (n, 1280).
     """
-    network, found = load_network().to(device), []
+    network = load_network().to(device)
+    found = []
     for images in batches:
         pixels = F.interpolate(
             images.to(device).float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False

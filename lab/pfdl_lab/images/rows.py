@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any, Literal
 
 import torch
@@ -170,14 +170,10 @@ def _grid(row: Row, decay: float, rate: float) -> Row:
     )
 
 
+_VARIED = {"erm": PAPER["erm"], "pfdl": PAPER["pfdl"], "covariance": CONTROLS["covariance"]}
 GRID: dict[str, Row] = {
-    f"{key}-wd-{decay:g}-lr-{rate:g}": _grid(row, decay, rate)
-    for key, row in (
-        ("erm", PAPER["erm"]),
-        ("pfdl", PAPER["pfdl"]),
-        ("covariance", CONTROLS["covariance"]),
-    )
-    for decay, rate in product((1e-4, 5e-4, 1e-3), (0.003, 0.01, 0.03))
+    f"{key}-wd-{decay:g}-lr-{rate:g}": _grid(_VARIED[key], decay, rate)
+    for key, decay, rate in product(_VARIED, (1e-4, 5e-4, 1e-3), (0.003, 0.01, 0.03))
 }
 """ERM, PFDL and decorrelation at nine settings of SGD, each compared with ERM at the same."""
 
@@ -326,4 +322,5 @@ def find_row(key: str, *, measured: bool = False) -> Row:
 
 def row_keys(text: str) -> tuple[str, ...]:
     """Return the keys that a user names: keys with commas, and names of lists, each key once."""
-    return tuple(dict.fromkeys(key for word in text.split(",") for key in LISTS.get(word, (word,))))
+    lists = [LISTS.get(word, (word,)) for word in text.split(",")]
+    return tuple(dict.fromkeys(chain.from_iterable(lists)))

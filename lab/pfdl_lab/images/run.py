@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,14 @@ COLUMNS = ("data", "backbone", "row", "seed", "epoch", "test", "value")
 its title.
 """
 
-ESS, NUMBER, AGREEMENT = "effective sample size", "contexts found", "agreement with true contexts"
+ESS = "effective sample size"
+NUMBER = "contexts found"
+AGREEMENT = "agreement with true contexts"
 OF_ALL = ("effective_share_of_all", "mean_weight")
 """What DWR reports of its weights of all training samples."""
 
-DIVERGED, REFITTED = "diverged", "refitted"
+DIVERGED = "diverged"
+REFITTED = "refitted"
 
 
 def run(
@@ -101,12 +105,10 @@ def run(
         for name, one in places.items()
     }
     seeds = range(config.first_seed, config.first_seed + config.seeds)
-    tasks = [
-        {**known_by[name], "row": row, "seed": seed, "config": config.training}
-        for seed in seeds
-        for name in places
-        for row in rows[name]
-    ]
+    tasks = list[dict[str, Any]]()
+    for seed, name in product(seeds, places):
+        known = {**known_by[name], "seed": seed, "config": config.training}
+        tasks += [{**known, "row": row} for row in rows[name]]
     settings = {
         **asdict(config),
         **config.training,
@@ -124,14 +126,12 @@ def run(
                         place = store_images(source, folder / f"{name}-{size}", size)
                         if config.backbone == FROZEN and not (place / FEATURES).exists():
                             write_features(place, execution.device)
-            inferences = [
-                {**known_by[name], "contexts": kind, "seed": seed, "config": config.training}
-                for seed in seeds
-                for name in places
-                for kind in kinds_needed(
-                    rows[name], judging=config.validation > 0 and config.select == "worst-group"
-                )
-            ]
+            judging = config.validation > 0 and config.select == "worst-group"
+            inferences = list[dict[str, Any]]()
+            for seed, name in product(seeds, places):
+                known = {**known_by[name], "seed": seed, "config": config.training}
+                kinds = kinds_needed(rows[name], judging=judging)
+                inferences += [{**known, "contexts": kind} for kind in kinds]
             if inferences:
                 run_grid(partial(infer_task, **share), inferences, output / "contexts", execution)
         function = partial(run_task, **share, contexts=output / "contexts", device=execution.device)

@@ -112,17 +112,11 @@ def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
     """Return what is shown of one data set: first the accuracies, which a terminal shows beside the
     paper's.
     """
-    first, *tables = [
-        table
-        for epoch in WHEN
-        if part.has(epoch)
-        for table in (
-            accuracies(part, epoch, with_paper=with_paper and epoch == LAST),
-            differences(part, epoch),
-        )
-        if table
-    ]
-    blocks: list[Block] = [first, *tables]
+    blocks: list[Block] = []
+    for epoch in [epoch for epoch in WHEN if part.has(epoch)]:
+        blocks.append(accuracies(part, epoch, with_paper=with_paper and epoch == LAST))
+        if compared := differences(part, epoch):
+            blocks.append(compared)
     if part.epochs:
         blocks += [*_curves(part, "1:5"), *_curves(part, "5:1")]
     elif set(RATIOS) <= set(part.tests) and len(part.rows) <= MOST_DRAWN:
@@ -133,10 +127,10 @@ def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
 
 def _by_ratio(part: Measured) -> list[Plot]:
     """Draw accuracy against the dominant ratio of the test set."""
-    values = {row: {ratio: part.of(row, LAST, ratio) for ratio in RATIOS} for row in part.rows}
-    drawn = [
-        mean_series(title_of(row), values[row], number) for number, row in enumerate(part.rows)
-    ]
+    drawn = []
+    for number, row in enumerate(part.rows):
+        values = {ratio: part.of(row, LAST, ratio) for ratio in RATIOS}
+        drawn.append(mean_series(title_of(row), values, number))
     summary = "Mean over the seeds at the last epoch, with standard errors; training has 5:1."
     title = "Accuracy against the dominant ratio of the test set"
     return plot_lines(title, summary, "dominant ratio", "accuracy, %", drawn)
@@ -148,9 +142,8 @@ def _curves(part: Measured, test: str) -> list[Plot]:
     for row in (row for row in part.rows if row in DRAWN):
         found = {epoch: part.difference(row, "erm", epoch, test) for epoch in part.epochs}
         known = {epoch: one for epoch, one in found.items() if one is not None}
-        means, errors = (
-            [getattr(one, name) for one in known.values()] for name in ("mean", "standard_error")
-        )
+        means = [one.mean for one in known.values()]
+        errors = [one.standard_error for one in known.values()]
         series += [Series(title_of(row), list(known), means, errors)] if known else []
     summary = (
         "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."

@@ -223,14 +223,11 @@ def differences(part: Measured, epoch: str) -> Table | None:
     """
     pairs = [(row, find_row(row, measured=True).baseline) for row in part.rows]
     pairs += [("level", "pfdl")] if {"level", "pfdl"} <= set(part.rows) else []
-    lines = [
-        TableLine(
-            f"{title_of(row)} − {title_of(rival)}",
-            tuple(part.difference_cell(row, rival, epoch, test) for test in part.tests),
-        )
-        for row, rival in pairs
-        if row != rival and len(part.of(row, epoch, part.tests[0]))
-    ]
+    lines = []
+    for row, rival in pairs:
+        if row != rival and len(part.of(row, epoch, part.tests[0])):
+            cells = [part.difference_cell(row, rival, epoch, test) for test in part.tests]
+            lines.append(TableLine(f"{title_of(row)} − {title_of(rival)}", tuple(cells)))
     if not lines:
         return None
     return Table(

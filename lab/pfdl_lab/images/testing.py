@@ -19,7 +19,8 @@ from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import WHOLE, Split
 from pfdl_lab.training import Progress, Samples, mixed_precision, predict_classes
 
-WORST_GROUP, WORST_CLASS = "worst group", "worst class"
+WORST_GROUP = "worst group"
+WORST_CLASS = "worst class"
 VALIDATION = "validation"
 LAST, CHOSEN = "last", "chosen"
 """The epochs that count: the last, and the one with the best score on samples of the training
@@ -57,13 +58,16 @@ class Tester:
         batch_size: int,
         device: str,
     ) -> None:
-        self.tests, self.has_contexts, self.config = split.tests, split.has_contexts, config
+        self.tests = split.tests
+        self.has_contexts = split.has_contexts
+        self.config = config
         self.test = Samples(split.test.inputs.to(device), split.test.labels, split.test.contexts)
         self.validation = Samples(
             split.validation.inputs.to(device), split.validation.labels, judged
         )
         self.probed = split.train.inputs[:batch_size]
-        self.switch_off_after, self.device = switch_off_after, device
+        self.switch_off_after = switch_off_after
+        self.device = device
         self.best_scores: tuple[float, ...] = ()
         self.best_epoch = 0
         self.best_weights: dict[str, Tensor] = {}
@@ -129,7 +133,8 @@ class Tester:
         found = group_accuracy(predicted, labels, contexts)
         scores = (found.overall,) if self.config.select == "accuracy" else found.worst_then_average
         if scores > self.best_scores:
-            self.best_scores, self.best_epoch = scores, progress.epoch
+            self.best_scores = scores
+            self.best_epoch = progress.epoch
             self.best_weights = {
                 name: value.clone() for name, value in progress.model.state_dict().items()
             }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,10 @@ class MMADSConfig:
     def tasks(self) -> list[dict[str, Any]]:
         """Return one task per setting, cell and seed."""
         tests = {"test_sets": self.test_sets, "num_test": self.num_test}
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
         return [
             {"setting": setting, "n": n, "p": p, "r": r, "seed": seed, **tests}
-            for setting in self.settings
-            for n, p, r in self.cells
-            for seed in range(self.first_seed, self.first_seed + self.seeds)
+            for setting, (n, p, r), seed in product(self.settings, self.cells, seeds)
         ]
 
 
@@ -124,15 +124,12 @@ def run_task(
         of the paper's figure, ``beta[column]``.
     """
     train = make_mmads(n, p, r, setting, seed=np.random.default_rng([seed, 0]))
-    tests = [
-        [
-            make_mmads(
-                num_test, p, rate, setting, seed=np.random.default_rng([seed, 1 + number, k])
-            )
-            for k in range(test_sets)
-        ]
-        for number, rate in enumerate(TEST_RATES)
-    ]
+
+    def test_tables(number: int, rate: float) -> list[MMADS]:
+        draws = [np.random.default_rng([seed, 1 + number, k]) for k in range(test_sets)]
+        return [make_mmads(num_test, p, rate, setting, seed=draw) for draw in draws]
+
+    tests = [test_tables(number, rate) for number, rate in enumerate(TEST_RATES)]
     rows = []
     for method, fit in METHODS.items():
         with (
@@ -140,9 +137,7 @@ def run_task(
         ):  # DWR rests on few rows in some cells; that is one of the findings
             warnings.simplefilter("ignore", EffectiveSampleSizeWarning)
             model = fit(train, seed)
-        errors = [
-            float(np.mean([rmse(test.y, model.predict(test.X)) for test in sets])) for sets in tests
-        ]
+        errors = [_mean_rmse(model, sets) for sets in tests]
         values = judge(train, model.coef_, errors)
         values |= {f"rmse[{rate:g}]": error for rate, error in zip(TEST_RATES, errors, strict=True)}
         if hasattr(model, "effective_sample_size_"):
@@ -156,6 +151,10 @@ def run_task(
             {"method": method, "metric": metric, "value": value} for metric, value in values.items()
         ]
     return rows
+
+
+def _mean_rmse(model: Any, tables: Sequence[MMADS]) -> float:
+    return float(np.mean([rmse(table.y, model.predict(table.X)) for table in tables]))
 
 
 def judge(

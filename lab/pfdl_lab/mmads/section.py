@@ -112,7 +112,7 @@ def _stability(values: BySeed, setting: str) -> list[Block]:
     rows = []
     for method in METHODS:
         found = [
-            paired(*(_at(values, cell, method, metric) for cell in (MANY, FEW)))
+            paired(_at(values, MANY, method, metric), _at(values, FEW, method, metric))
             for metric in METRICS
         ]
         if not any(found):

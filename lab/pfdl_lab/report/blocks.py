@@ -8,6 +8,7 @@ import base64
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -134,11 +135,8 @@ class Table:
     @property
     def notes(self) -> list[str]:
         """What is said below the table: what a ± means, where there is one, and the remark."""
-        has_errors = any(
-            isinstance(cell, Number) and cell.printed_error
-            for row in self.rows
-            for cell in row.cells
-        )
+        cells = chain.from_iterable(row.cells for row in self.rows)
+        has_errors = any(isinstance(cell, Number) and cell.printed_error for cell in cells)
         return [
             *([f"± {self.error_name}."] if has_errors else []),
             *([self.note] if self.note else []),
@@ -256,7 +254,7 @@ def _show(block: Block, name: str) -> Markup:
         case Listing(title, text):
             shown = html.listing(title, text)
         case Table():
-            rows = [(row.header, [_show_cell(cell) for cell in row.cells]) for row in block.rows]
+            rows = [(row.header, list(map(_show_cell, row.cells))) for row in block.rows]
             quiet = [number for number, row in enumerate(block.rows) if row.quiet]
             shown = html.table(block.caption, block.corner, block.columns, rows, block.notes, quiet)
         case Plot():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from pfdl._internal.text import printable
@@ -75,9 +75,7 @@ def plot_lines(
     series = [line for line in lines if line is not None]
     if not series:
         return []
-    names = list(
-        dict.fromkeys(place for one in series for place in one.x if isinstance(place, str))
-    )
+    names = [place for place in _places(series) if isinstance(place, str)]
 
     def draw(axes: Axes) -> None:
         for number, one in enumerate(series):
@@ -107,7 +105,7 @@ def ticks_at(series: Sequence[Series]) -> list[float]:
     """Return the numbers along the horizontal axis, where they are few and far enough apart for a
     tick each.
     """
-    places = sorted({place for one in series for place in one.x if not isinstance(place, str)})
+    places = sorted(place for place in _places(series) if not isinstance(place, str))
     gaps = [after - before for before, after in pairwise(places)]
     are_apart = len(places) <= MAX_TICKS and min(gaps, default=0.0) >= sum(gaps) / (2 * MAX_TICKS)
     return places if are_apart else []
@@ -115,6 +113,11 @@ def ticks_at(series: Sequence[Series]) -> list[float]:
 
 def _numbers(one: Series, names: list[str]) -> list[float]:
     return [float(names.index(place)) if isinstance(place, str) else place for place in one.x]
+
+
+def _places(series: Sequence[Series]) -> list[float | str]:
+    """Return all places of some lines, each once, in their order."""
+    return list(dict.fromkeys(chain.from_iterable(one.x for one in series)))
 
 
 def _draw(axes: Axes, one: Series, number: int, places: list[float], *, is_alone: bool) -> None:
@@ -151,12 +154,13 @@ def _set_ticks(axes: Axes, names: Sequence[str], ticks: Sequence[float]) -> None
 
 def _table(title: str, corner: str, series: Sequence[Series], digits: int) -> Table | None:
     """Return the figures, a line for each series; None where they are too many."""
-    places = list(dict.fromkeys(place for one in series for place in one.x))
+    places = _places(series)
     if not places or len(places) > MAX_COLUMNS:
         return None
-    rows = [
-        TableLine(one.name, tuple(_cell(one, place, digits) for place in places)) for one in series
-    ]
+    rows = []
+    for one in series:
+        cells = tuple(_cell(one, place, digits) for place in places)
+        rows.append(TableLine(one.name, cells))
     return Table(title, corner, [f"{x:g}" if not isinstance(x, str) else x for x in places], rows)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,9 +61,8 @@ def render(sections: Sequence[Section], *, level: int = 1, prefix: str = "") -> 
     parts: list[str] = []
     for section in sections:
         parts.append(f"{'#' * level} {section.title}")
-        parts += [
-            part for block in section.blocks for part in _show(block, level + 1, prefix, pictures)
-        ]
+        for block in section.blocks:
+            parts += _show(block, level + 1, prefix, pictures)
     return Markdown("\n\n".join(parts) + "\n", pictures)
 
 
@@ -89,9 +89,8 @@ def _show(block: Block, level: int, prefix: str, pictures: dict[str, bytes]) -> 
                 f"*{block.title}.* {block.summary}",
             ]
         case SideBySide():
-            return [
-                part for inner in block.blocks for part in _show(inner, level, prefix, pictures)
-            ]
+            parts = [_show(inner, level, prefix, pictures) for inner in block.blocks]
+            return list(chain.from_iterable(parts))
         case Gallery():
             shown = [picture(one.alt, "png", one.png, one.alt) for one in block.pictures]
             return [f"*{block.title}*", *shown]
@@ -137,11 +136,13 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> 
     ``DataFrame.to_markdown`` needs one more package, escapes no ``|``, and pads cells, so that one
     figure changes all lines of a page.
     """
-    lines = [
-        [str(cell).replace("|", r"\|") for cell in line]
-        for line in (columns, ["---"] * len(columns), *rows)
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(map(_line, lines))
+
+
+def _line(cells: Sequence[object]) -> str:
+    escaped = [str(cell).replace("|", r"\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"
 
 
 def _cell(cell: Cell) -> str:

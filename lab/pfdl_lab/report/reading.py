@@ -9,6 +9,7 @@ import io
 import os
 import zlib
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,12 +65,11 @@ def _run_folders(folder: Path, depth: int, problems: list[str]) -> list[Path]:
     except OSError as error:
         problems.append(f"{folder} was left out: it cannot be read ({error.strerror}).")
         return []
-    return [
-        run
-        for name in inner
-        if name[0] != "."
-        for run in _run_folders(folder / name, depth - 1, problems)
-    ]
+    found = list[Path]()
+    for name in inner:
+        if not name.startswith("."):
+            found += _run_folders(folder / name, depth - 1, problems)
+    return found
 
 
 class Columns(NamedTuple):
@@ -168,7 +168,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def _task_files(run: Run) -> list[Path]:
     folders = [run.folder / name for name in TASK_FOLDERS]
-    return [path for folder in folders for path in sorted(folder.glob("*.json"))]
+    return list(chain.from_iterable(sorted(folder.glob("*.json")) for folder in folders))
 
 
 def read_task(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -67,7 +68,7 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
         blocks += _tested(same_data)
     logged = {name: curve for name, curve in curves.items() if curve is not None and len(curve)}
     if logged:
-        plots = [plot for column in CURVES for plot in _curves(column, logged)]
+        plots = list(chain.from_iterable(_curves(column, logged) for column in CURVES))
         blocks += [Heading("Training curves"), SideBySide(plots)]
     return Section(TITLE, blocks)
 
@@ -128,11 +129,7 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
             Number(one.calibration_error, digits=3) for one in evaluations.values()
         ],
     }
-    columns = {
-        name: cells
-        for name, cells in columns.items()
-        if not all(isinstance(cell, Missing) for cell in cells)
-    }
+    columns = {name: cells for name, cells in columns.items() if not _all_missing(cells)}
     rows = [
         TableLine(run, cells)
         for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)
@@ -152,9 +149,15 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
 
 
 def _in_mixture(one: Evaluation) -> Cell:
-    if one.average_in_training_mixture is None:
-        return Missing("some groups are not among these images")
-    return Number(100 * one.average_in_training_mixture)
+    return _percent(one.average_in_training_mixture, "some groups are not among these images")
+
+
+def _percent(share: float | None, why_not: str) -> Cell:
+    return Missing(why_not) if share is None else Number(100 * share)
+
+
+def _all_missing(cells: Sequence[Cell]) -> bool:
+    return all(isinstance(cell, Missing) for cell in cells)
 
 
 def _overview(
@@ -181,7 +184,7 @@ def _overview(
         cells.append(_best(curve))
         own = tested.get(name)
         shares = (None, None) if own is None else (own.overall, own.worst_group.accuracy)
-        cells += [Missing("not tested") if one is None else Number(100 * one) for one in shares]
+        cells += [_percent(one, "not tested") for one in shares]
         lines.append(TableLine(name, tuple(cells)))
     worst = (
         " or ".join(sorted({"group" if one.by_context else "class" for one in tested.values()}))
@@ -214,30 +217,22 @@ def _best(curve: pd.DataFrame | None) -> Cell:
 
 
 def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> list[Plot]:
-    lines = [
-        Series(
-            run, list(one.by_ratio), [100 * share for share in one.by_ratio.values()], colour=number
-        )
-        for number, (run, one) in enumerate(evaluations.items())
-        if len(one.by_ratio) > 1
-    ]
+    lines = []
+    for number, (run, one) in enumerate(evaluations.items()):
+        if len(one.by_ratio) > 1:
+            shares = [100 * share for share in one.by_ratio.values()]
+            lines.append(Series(run, list(one.by_ratio), shares, colour=number))
     summary = "From contexts that are reversed (left) to contexts as in training (right)."
     title = "Accuracy against the dominant ratio of the test set"
     return plot_lines(title, summary, "dominant ratio", "accuracy, %", lines)
 
 
 def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table | None:
-    columns = list(dict.fromkeys(column for one in shares.values() for column in one))
+    columns = list(dict.fromkeys(chain.from_iterable(shares.values())))
     if not columns:
         return None
-    rows = [
-        TableLine(
-            run,
-            tuple(
-                Number(100 * one[name]) if name in one else Missing("not tested")
-                for name in columns
-            ),
-        )
-        for run, one in shares.items()
-    ]
+    rows = []
+    for run, one in shares.items():
+        cells = [_percent(one.get(name), "not tested") for name in columns]
+        rows.append(TableLine(run, tuple(cells)))
     return Table(f"Accuracy in percent by {what}", "run", columns, rows)
