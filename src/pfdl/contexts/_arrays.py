@@ -37,12 +37,11 @@ def as_numbers(name: str, values: Any) -> NDArray[np.int64]:
             f"{name} are masked in places; leave these samples out, or give them a label."
         )
     given = as_array(values)
-    if given.dtype == object and any(one is None or one != one for one in given.ravel()):
+    if given.dtype == object and any(map(_is_missing, given.ravel())):
         raise ValueError(f"{name} have None or NaN among them; give every sample a label.")
     if given.ndim == 2 and given.shape[1] > 1 and _is_one_hot(given):
         given = given.argmax(axis=1)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
+    given = _as_vector(given)
     if given.ndim != 1:
         raise ValueError(
             f"{name} have shape {given.shape}; give one per sample, shape (n,), or one-hot rows."
@@ -69,6 +68,23 @@ def as_equally_many(**columns: Any) -> list[NDArray[np.int64]]:
     return numbers
 
 
+def _is_missing(label: Any) -> bool:
+    return label is None or bool(label != label)
+
+
+def _as_vector(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a single column as a vector, anything else as it is."""
+    is_column = values.ndim == 2 and values.shape[1] == 1
+    return values[:, 0] if is_column else values
+
+
+def _are_names(values: NDArray[Any]) -> bool:
+    """Return whether labels are words; of objects, as NumPy would read them."""
+    if values.dtype == object:
+        values = np.asarray(values.tolist())
+    return values.dtype.kind in "SU"
+
+
 def as_classes(predictions: Any, truth: NDArray[Any]) -> NDArray[Any]:
     """Return predicted classes, shape (n,), or those with the highest of scores (n, classes), to
     compare with the true.
@@ -89,8 +105,7 @@ def as_classes(predictions: Any, truth: NDArray[Any]) -> NDArray[Any]:
                 " from 0."
             )
         given = given.argmax(axis=1)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
+    given = _as_vector(given)
     if given.shape != truth.shape:
         raise ValueError(
             f"predictions have shape {given.shape} and labels {truth.shape}; give one of each per"
@@ -100,11 +115,7 @@ def as_classes(predictions: Any, truth: NDArray[Any]) -> NDArray[Any]:
         raise ValueError(
             f"predictions hold {between[0]}; give classes, or scores of all classes, (n, classes)."
         )
-    kinds = [
-        np.asarray(one.tolist() if one.dtype == object else one[:0]).dtype.kind
-        for one in (given, truth)
-    ]
-    if (kinds[0] in "SU") != (kinds[1] in "SU"):
+    if _are_names(given) != _are_names(truth):
         raise ValueError(
             f"predictions are {given.dtype} and labels {truth.dtype}; give both as numbers or as"
             " names."
@@ -116,7 +127,8 @@ def group_table(y: NDArray[Any], context: NDArray[Any]) -> NDArray[np.int64]:
     """Count the samples of each class in each context, both numbered from 0: shape (classes,
     contexts).
     """
-    classes, number = int(y.max()) + 1, int(context.max()) + 1
+    classes = int(y.max()) + 1
+    number = int(context.max()) + 1
     return np.bincount(y * number + context, minlength=classes * number).reshape(classes, number)
 
 

@@ -89,7 +89,8 @@ def _recognise(
     has_larger = np.isin(classes, classes[sizes > 1])
     names = names[(sizes > 1) | ~has_larger]
     kept = np.isin(groups, names)
-    x, groups = x[kept], groups[kept]
+    x = x[kept]
+    groups = groups[kept]
     if len(names) == 1:
         return np.full(len(new), names[0] % contexts)
     model = LinearDiscriminantAnalysis(

@@ -147,8 +147,10 @@ class ContextSampler(Sampler[int]):
         self._groups = np.split(order, np.cumsum(sizes)[:-1])
         self._frequencies = sizes ** (1.0 - power) / (sizes ** (1.0 - power)).sum()
         self._total = len(y) if num_samples is None else num_samples
-        self._replicas, self._rank = replicas, rank
-        self.seed, self.epoch = seed, 0
+        self._replicas = replicas
+        self._rank = rank
+        self.seed = seed
+        self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the epoch, so that each has an order of its own and any can be drawn

@@ -22,7 +22,8 @@ EQUALLY_STABLE = 0.02
 EQUALLY_CLEAR = 0.01
 """Of equally good numbers the one with the clearest clusters is taken; within this the smaller."""
 
-STARTS, OTHER_STARTS = 8, 1000
+STARTS = 8
+OTHER_STARTS = 1000
 """How often k-means starts, and how far the seeds of the two halves are apart."""
 
 SETTLED = 0.95

@@ -18,7 +18,8 @@ from pfdl.contexts.ridge import group_means, predict_left_out
 PRINCIPAL = 64
 """Clusters are sought in so many main coordinates; distances in more cost more and say the same."""
 
-MOST_STARTS, MOST_TURNS = 2, 30
+MOST_STARTS = 2
+MOST_TURNS = 30
 
 MOST_CHANGED = 1e-3
 """Turns end when no more than this share of the samples changes its context."""
@@ -112,13 +113,11 @@ class WithinClusters:
         """Return the best of several fits, from clusters within classes and from clusters of all
         samples.
         """
-        fits = [
-            two_way(
-                self._z, self._y, _k_means(beginning, number, seed + start, 1, 10).labels_, number
-            )
-            for start in range(min(MOST_STARTS, starts))
-            for beginning in self._beginnings
-        ]
+        fits = []
+        for start in range(min(MOST_STARTS, starts)):
+            for beginning in self._beginnings:
+                first = _k_means(beginning, number, seed + start, 1, 10).labels_
+                fits.append(two_way(self._z, self._y, first, number))
         _, a, b, own = min(fits, key=lambda fit: fit[0])
         return Clusters(self._projection, a, b, own)
 
@@ -144,13 +143,16 @@ def two_way(
     """
     rows = np.arange(len(y))
     of_class = np.eye(int(y.max()) + 1, dtype=z.dtype)[y]
-    class_sizes, class_sums = of_class.sum(axis=0).clip(min=1)[:, None], of_class.T @ z
+    class_sizes = of_class.sum(axis=0).clip(min=1)[:, None]
+    class_sums = of_class.T @ z
     squared = float((z**2).sum(dtype=np.float64))
-    a, b = np.zeros_like(class_sums), np.zeros((number, z.shape[1]), dtype=z.dtype)
+    a = np.zeros_like(class_sums)
+    b = np.zeros((number, z.shape[1]), dtype=z.dtype)
     missed = np.inf
     for _ in range(MOST_TURNS):
         of_group = np.eye(number, dtype=z.dtype)[group]
-        group_sums, counts = of_group.T @ z, of_class.T @ of_group
+        group_sums = of_group.T @ z
+        counts = of_class.T @ of_group
         # Least squares for b, with a as it follows from b; only differences between contexts are
         # determined.
         within = np.diag(counts.sum(axis=0)) - counts.T @ (counts / class_sizes)
@@ -160,7 +162,8 @@ def two_way(
         a = (class_sums - counts @ b) / class_sizes
         # Less what is the same for all contexts
         distance = z @ (-2 * b.T) + (2 * a @ b.T + (b**2).sum(axis=1))[y]
-        before, group = group, distance.argmin(axis=1)
+        before = group
+        group = distance.argmin(axis=1)
         constant = squared + float((class_sizes * a**2 - 2 * class_sums * a).sum())
         missed = constant + float(distance[rows, group].sum(dtype=np.float64))
         if np.count_nonzero(group != before) <= MOST_CHANGED * len(y):
@@ -212,5 +215,6 @@ def _separation(z: SingleArray, centers: SingleArray) -> float:
     nearest centre.
     """
     nearest = np.partition(pairwise_distances(z, centers), 1, axis=1)[:, :2]
-    own, other = nearest[:, 0], nearest[:, 1]
+    own = nearest[:, 0]
+    other = nearest[:, 1]
     return float(np.mean((other - own) / np.where(other > 0, other, 1.0)))

@@ -32,7 +32,8 @@ probability.
 LEAST_UNUSUAL = 10
 """With fewer samples in unusual groups nothing can be measured there."""
 
-STRAYS, LEAST_SHARED = 5, 2 / 3
+STRAYS = 5
+LEAST_SHARED = 2 / 3
 """A context is shared if more than half of the classes have samples in it, so many of them beside
 those of its most frequent class. At least this share of all samples must be in shared ones: what
 one class alone has is a kind of that class, not a context, and kinds of two classes may look alike
@@ -246,7 +247,8 @@ def _objection(
     """Say what of the counts alone speaks against contexts; empty if nothing does."""
     if chance > CHANCE:
         return f"they do not go with the class (Cramér's V {association:.2f})"
-    strays, held_by = counts.sum(axis=0) - counts.max(axis=0), (counts > 0).sum(axis=0)
+    strays = counts.sum(axis=0) - counts.max(axis=0)
+    held_by = (counts > 0).sum(axis=0)
     shared = (strays >= STRAYS) & (held_by > np.count_nonzero(counts.sum(axis=1)) / 2)
     if (share := counts[:, shared].sum() / counts.sum()) < LEAST_SHARED:
         return f"only {100 * share:.0f} % of the samples are in contexts that most classes share"
@@ -273,7 +275,8 @@ def usual_groups(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return for each class and context whether the class has this context more often than all
     classes together.
     """
-    of_class, of_context = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
+    of_class = counts.sum(axis=1, keepdims=True)
+    of_context = counts.sum(axis=0)
     return np.asarray(counts * counts.sum() > of_class * of_context)
 
 

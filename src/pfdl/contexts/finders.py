@@ -22,7 +22,8 @@ ENTRY_POINTS = "pfdl.contexts"
 AUTO = "auto"
 """All finders that :func:`pfdl.infer_contexts` tries by itself, in turn."""
 
-FEATURES, LOGITS = "features", "logits"
+FEATURES = "features"
+LOGITS = "logits"
 """What a finder may read: the name of its first parameter."""
 
 OFFERED = ("seed", "num_contexts", "least_agreement")

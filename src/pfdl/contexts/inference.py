@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,7 +231,7 @@ def find_contexts(
 def _join_answers(answers: list[InferredContexts]) -> InferredContexts:
     """Return the last answer, with what was tried before it."""
     last = answers[-1]
-    tried = tuple(trial for answer in answers for trial in answer.tried)
+    tried = tuple(chain.from_iterable(answer.tried for answer in answers))
     sentences = [last.sentence, *(answer.sentence for answer in answers[:-1])]
     if last.number == 1:
         sentences = [answer.sentence for answer in answers]
@@ -463,7 +464,8 @@ class Judge:
             proposal: What it proposes.
             run: The finder, to measure the agreement of halves if the proposal does not state it.
         """
-        demands, stability = proposal.demands, proposal.stability
+        demands = proposal.demands
+        stability = proposal.stability
         if stability is None:
             stability = self._agreement_of_halves(run) if run is not None else float("nan")
         if self.confirmation and demands.agreement is not None:
@@ -499,7 +501,8 @@ class Judge:
         """Return the adjusted Rand index within classes of what a finder proposes from random
         halves of the features.
         """
-        z, y = self.sample.z, self.sample.y
+        z = self.sample.z
+        y = self.sample.y
         rng = np.random.default_rng((self.seed, 2))
         agreement = []
         for _ in range(HALVINGS):
@@ -520,16 +523,16 @@ class _Standardisation:
         # First, so that squares neither vanish nor overflow
         self._largest = np.where(largest > 0, largest, 1.0)
         scaled = sample / self._largest
-        mean, deviation = scaled.mean(axis=0), scaled.std(axis=0)
+        mean = scaled.mean(axis=0)
+        deviation = scaled.std(axis=0)
         varying = np.flatnonzero(deviation > CONSTANT)
         if len(varying) > MOST_FEATURES:
             varying = np.sort(rng.choice(varying, MOST_FEATURES, replace=False))
-        self._columns, self.features = varying, len(varying)
-        self._largest, self._mean, self._deviation = (
-            self._largest[varying],
-            mean[varying],
-            deviation[varying],
-        )
+        self._columns = varying
+        self.features = len(varying)
+        self._largest = self._largest[varying]
+        self._mean = mean[varying]
+        self._deviation = deviation[varying]
 
     def __call__(self, features: FloatArray) -> FloatArray:
         return np.asarray(

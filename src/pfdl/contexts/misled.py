@@ -76,7 +76,8 @@ def find_misled(features: FloatArray, labels: IndexArray, *, seed: int = 0) -> P
     """Take the class that a short training on all features mistakes a held-out sample for."""
     rng = np.random.default_rng(seed)
     rows = stratified_rows(labels, FITTED, rng)
-    z, y = features[rows], labels[rows]
+    z = features[rows]
+    y = labels[rows]
     weight = equal_classes(y, int(y.max()) + 1)
     held_out = held_out_margins(z, y, spread(y, rng, FOLDS), weight, [RIDGE])
     with one_thread():

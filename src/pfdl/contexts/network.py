@@ -22,7 +22,8 @@ from pfdl.contexts.finders import Proposal
 from pfdl.contexts.probe import equal_groups
 from pfdl.contexts.sources import ArrayFeatures
 
-MOST_CLUSTERS, CLEARLY_APART = 10, 0.9
+MOST_CLUSTERS = 10
+CLEARLY_APART = 0.9
 """Of SPARE in SpuCo: the most clusters of a class, and the silhouette from which on they are drawn
 equally often.
 """
@@ -90,9 +91,12 @@ def find_by_spare(
     if clusters is not None:
         check_count("clusters", clusters, 2)
     check_number("power", power)
-    y, z = _labels(labels), _logits(logits, labels).numpy()
-    contexts, draws = np.zeros(len(y), dtype=np.intp), np.zeros(len(y))
-    number, unclear = 0, 0
+    y = _labels(labels)
+    z = _logits(logits, labels).numpy()
+    contexts = np.zeros(len(y), dtype=np.intp)
+    draws = np.zeros(len(y))
+    number = 0
+    unclear = 0
     for label in np.unique(y):
         mine = np.flatnonzero(y == label)
         best: tuple[float, IndexArray] = (-2.0, np.zeros(len(mine), dtype=np.intp))
@@ -137,7 +141,8 @@ def find_by_eiil(
     """
     check_count("steps", steps, 1)
     check_number("learning_rate", learning_rate)
-    z, y = _logits(logits, labels).float(), torch.from_numpy(_labels(labels))
+    z = _logits(logits, labels).float()
+    y = torch.from_numpy(_labels(labels))
     # The gradient of a sample's cross-entropy by a factor on its logits, at 1.
     slope = (z.softmax(1) * z).sum(1) - z[torch.arange(len(y)), y]
     scores = torch.randn(len(y), generator=torch.Generator().manual_seed(seed)).requires_grad_()
@@ -145,7 +150,8 @@ def find_by_eiil(
     for _ in range(steps):
         with torch.no_grad():
             share = scores.sigmoid()
-            one, other = (slope * share).mean(), (slope * (1 - share)).mean()
+            one = (slope * share).mean()
+            other = (slope * (1 - share)).mean()
             scores.grad = (other - one) * slope * share * (1 - share) / len(y)
         optimizer.step()
     contexts: IndexArray = (scores.detach() > 0).numpy().astype(np.intp)
@@ -180,9 +186,11 @@ def spread_contexts(
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    x, known_x = as_array(features), as_array(known_features)
+    x = as_array(features)
+    known_x = as_array(known_features)
     context = as_numbers("known_contexts", known_contexts)
-    y, known_y = as_array(labels), as_array(known_labels)
+    y = as_array(labels)
+    known_y = as_array(known_labels)
     if (
         x.shape[1:] != known_x.shape[1:]
         or len(x) != len(y)
@@ -224,7 +232,8 @@ def _labels(labels: Any) -> NDArray[np.int64]:
 
 
 def _logits(logits: Any, labels: Any) -> Tensor:
-    y, z = _labels(labels), torch.as_tensor(as_array(logits))
+    y = _labels(labels)
+    z = torch.as_tensor(as_array(logits))
     if (
         z.ndim != 2
         or len(z) != len(y)

@@ -47,7 +47,8 @@ class RidgePath:
         share = weight / weight.sum()
         target = np.zeros((len(z), classes))
         target[np.arange(len(z)), y] = 1.0
-        self._mean, self._level = share @ z, share @ target
+        self._mean = share @ z
+        self._level = share @ target
         root = np.sqrt(share)[:, None]
         centred = (z - self._mean) * root
         moments = centred.T @ ((target - self._level) * root)
@@ -107,7 +108,8 @@ def held_out_predictions(
     Returns:
         The predicted classes, shape (ridges, n), and the fit to the complement of each fold.
     """
-    predicted, fits = np.empty((len(RIDGES), len(y)), dtype=np.intp), list[RidgePath]()
+    predicted = np.empty((len(RIDGES), len(y)), dtype=np.intp)
+    fits = list[RidgePath]()
     with one_thread():
         for number in range(FOLDS):
             held = fold == number

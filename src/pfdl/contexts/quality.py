@@ -113,7 +113,8 @@ def group_accuracy(
         ValueError: If the shapes do not fit or there are no samples.
     """
     check_count("min_samples", min_samples, 1)
-    truth, where = as_array(labels), as_array(contexts)
+    truth = as_array(labels)
+    where = as_array(contexts)
     _, numbers = as_equally_many(labels=truth, contexts=where)
     given = as_classes(predictions, truth)
     where = where if where.ndim == 1 else numbers  # rows of a one-hot matrix

@@ -112,7 +112,9 @@ def refit_readout(
         raise ValueError("features have a NaN or an infinity among them; all must be finite.")
     classes = num_classes or int(y.max()) + 1
     groups, kept, left_out = large_groups(y.numpy(), context, class_names, context_names)
-    x, y, context = x[kept], y[kept], context[kept]
+    x = x[kept]
+    y = y[kept]
+    context = context[kept]
     groups = np.unique(groups[kept], return_inverse=True)[1].astype(np.intp)
     chance = np.random.default_rng(seed)
     strength, worst = _choose(x, y, context, groups, classes, chance)
@@ -213,7 +215,8 @@ def _fit(
     """Fit on some samples, standardised over them; return weight and bias for features as they
     are.
     """
-    some, target = x[rows], y[rows]
+    some = x[rows]
+    target = y[rows]
     mean = some.mean(0)
     size = (some - mean).square().mean(0).sqrt()
     # A constant feature says nothing
@@ -259,7 +262,8 @@ def l1_logistic_regression(
         following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = new + (momentum - 1) / following * (new - current)
         change = float((new - current).abs().max())
-        current, momentum = new, following
+        current = new
+        momentum = following
         if change <= 1e-7:
             break
     return current[:, :-1].clone(), current[:, -1].clone()

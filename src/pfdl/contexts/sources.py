@@ -25,7 +25,9 @@ SCALED_BY = 2048
 
 Describe = Callable[[Tensor], Tensor]
 
-FEATURES, STATISTICS, POSITIONS = "features", "statistics", "positions"
+FEATURES = "features"
+STATISTICS = "statistics"
+POSITIONS = "positions"
 DESCRIBED = {
     FEATURES: "the features",
     STATISTICS: "colours and textures of the images",

@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-WIDTH, LEVELS, BATCH = 64, 3, 256
+WIDTH = 64
+LEVELS = 3
+BATCH = 256
 
 LARGEST = 256
 """Larger images are shrunk by averaging until the shorter side is at most twice this: textures of
 single pixels in millions of them take long and tell little about the context."""
 
-PIXELS, PIXELS_ON_CPU = 2**22, 2**15
+PIXELS = 2**22
+PIXELS_ON_CPU = 2**15
 """Most pixels that pass through the filters at once. On a CPU the maps of more do not fit in its
 cache: that takes up to three times as long."""
 

@@ -116,13 +116,11 @@ def _read_folders(
     order = _choose_layout(root, pairs, layout, known_classes) if pairs else "class"
     samples = []
     for path, split in splits.items():
-        if len(names[path]) == depths[split]:
+        depth = depths[split]
+        if len(names[path]) == depth:
             samples.append(Sample(path, *_name_image(names[path], order), split=split))
         else:
-            expected = f"{order if depths[split] == 3 else 'class'}/image"
-            bad.append(
-                BadImage(path, f"does not lie where this folder has its images, in {expected!r}")
-            )
+            bad.append(_misplaced(path, order if depth == 3 else "class"))
     classes = sorted({sample.class_name for sample in samples})
     if len(classes) < 2:
         raise ValueError(
@@ -150,6 +148,11 @@ def _find_sets(root: Path, folders: Iterable[str]) -> dict[str, str]:
             f"{root} has {_listed(sets)}, of which two mean the same set; keep one of them."
         )
     return sets
+
+
+def _misplaced(path: str, folders: str) -> BadImage:
+    expected = f"{folders}/image"
+    return BadImage(path, f"does not lie where this folder has its images, in {expected!r}")
 
 
 def _find_depth(root: Path, split: str, files: Sequence[Sequence[str]]) -> int:
@@ -213,14 +216,15 @@ def _name_image(names: Sequence[str], order: str) -> tuple[str, str]:
     """Return the class and the context, or ``""``, that the folders of an image say, in Unicode's
     composed form.
     """
-    class_name, context, *_ = (*(unicodedata.normalize("NFC", name) for name in names[:-1]), "")
-    if context and order == CONTEXT_FIRST:
-        return context, class_name
-    if context.startswith(f"{class_name}(") and context.endswith(
-        ")"
-    ):  # cat/cat(sofa), as MetaShift has it
-        return class_name, context[len(class_name) + 1 : -1]
-    return class_name, context
+    folders = [unicodedata.normalize("NFC", name) for name in names[:-1]]
+    if len(folders) == 1:
+        return folders[0], ""
+    outer, inner = folders
+    if inner and order == CONTEXT_FIRST:
+        return inner, outer
+    if inner.startswith(f"{outer}(") and inner.endswith(")"):  # cat/cat(sofa), as MetaShift has it
+        return outer, inner[len(outer) + 1 : -1]
+    return outer, inner
 
 
 def _listed(names: Iterable[str]) -> str:

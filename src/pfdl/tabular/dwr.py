@@ -14,7 +14,8 @@ from pfdl.tabular.moments import FloatArray, standardised
 from pfdl.tabular.weights import WeightedLeastSquares
 
 _MOST_STEPS = {"lbfgs": 500, "rmsprop": 5000}
-_CELLS_IN_DOUBLE_PRECISION, _LARGEST_IN_SINGLE_PRECISION = 2_000_000, 1e6
+_CELLS_IN_DOUBLE_PRECISION = 2_000_000
+_LARGEST_IN_SINGLE_PRECISION = 1e6
 
 
 class DWRRegressor(WeightedLeastSquares):
@@ -95,7 +96,8 @@ class DWRRegressor(WeightedLeastSquares):
         steps = _MOST_STEPS[self.solver] if self.max_iter is None else self.max_iter
         solve = decorrelating_weights_by_lbfgs if self.solver == "lbfgs" else decorrelating_weights
         learnt = solve(columns, steps=steps, tol=self.tol)
-        self.loss_, self.n_iter_ = learnt.loss, learnt.steps
+        self.loss_ = learnt.loss
+        self.n_iter_ = learnt.steps
         weights = learnt.weights.double().numpy()
         if not np.isfinite(learnt.loss) or not np.isfinite(weights).all():
             raise ValueError(

@@ -83,7 +83,8 @@ def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_
         falls = trial.mean() <= (1.0 - _LEAST_GAIN) * now.mean() and trial.max() <= now.max()
         if not falls or (trial < now).mean() < _LEAST_AGREEMENT:
             break
-        kept, now = np.setdiff1d(kept, [best]), trial
+        kept = np.setdiff1d(kept, [best])
+        now = trial
         decision[best] = CHANGES
     seen = Environments(changes, np.sqrt(before), np.sqrt(now), moments.names)
     return replace(found, decision=decision, environments=seen)
@@ -104,7 +105,8 @@ class _Moments:
                 f"groups names {len(names)} environments, {int(large.sum())} of them with ten rows"
                 " or more; at least two such are needed. Without groups, one sample is screened."
             )
-        self.names, self.num_labels = names[large], label.shape[1]
+        self.names = names[large]
+        self.num_labels = label.shape[1]
         both = np.hstack([np.ones((len(X), 1)), standardised(X), label])
         parts = [membership == number for number in np.flatnonzero(large)]
         self.joint = np.array([both[part].T @ (both[part] * weight[part, None]) for part in parts])

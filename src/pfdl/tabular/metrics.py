@@ -53,7 +53,8 @@ def stability_report(
     """
     import pandas as pd
 
-    truth, names = column_or_1d(np.asarray(y)), check_groups(groups, len(np.asarray(y)))
+    truth = column_or_1d(np.asarray(y))
+    names = check_groups(groups, len(np.asarray(y)))
     weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight)
     predicted = np.asarray(model.predict(X))
     measures: dict[str, tuple[Any, Any]] = {"rmse": (root_mean_squared_error, predicted)}

@@ -25,7 +25,8 @@ from pfdl.tabular.moments import FloatArray
 from pfdl.tabular.validation import check_rows
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
-_SMALL, _MOST_ELEMENTS = 2**22, 2**24
+_SMALL = 2**22
+_MOST_ELEMENTS = 2**24
 _SECONDS_BETWEEN_WORDS = 2.0
 
 
@@ -100,7 +101,8 @@ class PFDLRegressor(LinearRegressorBase):
         p = X.shape[1]
         features = X
         self.decomposition_ = None
-        self.loss_, self.n_iter_ = float("nan"), self.max_iter
+        self.loss_ = float("nan")
+        self.n_iter_ = self.max_iter
         if p > 1:
             self._scaler = StandardScaler().fit(X)
             self.decomposition_, self.loss_ = self._train(
@@ -108,14 +110,17 @@ class PFDLRegressor(LinearRegressorBase):
             )
             features = self._with_auxiliary(X)
         coefficients, self.intercept_ = least_squares(features, y)
-        self.coef_, self.auxiliary_coef_ = coefficients[:p], coefficients[p:]
+        self.coef_ = coefficients[:p]
+        self.auxiliary_coef_ = coefficients[p:]
 
     def _train(self, table: NDArray[np.float32]) -> tuple[FeatureDecomposition, float]:
         """Train the shared g on all rows. Returns it in double precision, and the loss of the last
         iteration.
         """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rng, rows, features = np.random.default_rng(seed), len(table), torch.from_numpy(table)
+        rng = np.random.default_rng(seed)
+        rows = len(table)
+        features = torch.from_numpy(table)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             g = FeatureDecomposition(table.shape[1], self.hidden, sharing="strict")
@@ -123,13 +128,15 @@ class PFDLRegressor(LinearRegressorBase):
         optimizer = torch.optim.Adam(g.parameters(), lr=self.learning_rate, fused=True)
         size = rows if self.batch_size is None else min(self.batch_size, rows)
         order = torch.from_numpy(rng.permutation(rows))
-        start, loss = 0, torch.zeros(())
+        start = 0
+        loss = torch.zeros(())
         elements = size * table.shape[1] * max(g.hidden, default=1)
         in_closed_form = len(g.hidden) == 1 and elements <= _MOST_ELEMENTS
         with _one_thread(small=elements < _SMALL):
             for _ in _shown(self.max_iter):
                 if start + size > rows:  # the table has been traversed
-                    order, start = torch.from_numpy(rng.permutation(rows)), 0
+                    order = torch.from_numpy(rng.permutation(rows))
+                    start = 0
                 batch = features[order[start : start + size]]
                 loss = (
                     _set_gradients(g, batch)
@@ -180,7 +187,8 @@ def _set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
     n, p = features.shape
     columns = features.T.contiguous()
     moves = (columns[:-1] - columns[1:])[:, :, None]
-    weight, slope = g.first_weight.T.contiguous(), readout.weight[0]
+    weight = g.first_weight.T.contiguous()
+    slope = readout.weight[0]
     hidden = features.new_empty(p, n, len(slope))
     places = hidden.unbind()
     torch.addmm(g.first_bias, features[:, 1:], weight, out=places[0])
@@ -190,7 +198,8 @@ def _set_gradients(g: FeatureDecomposition, features: Tensor) -> Tensor:
     residual = torch.addmv(readout.bias, flat, slope) - columns.view(-1)
     loss = residual.square().mean()
     residual *= 2.0 / residual.numel()
-    readout.weight.grad, readout.bias.grad = (residual @ flat)[None], residual.sum()[None]
+    readout.weight.grad = (residual @ flat)[None]
+    readout.bias.grad = residual.sum()[None]
     flat.sign_().mul_(slope).mul_(residual[:, None])
     for later, earlier in zip(places[:0:-1], places[-2::-1], strict=True):
         earlier += later
@@ -224,7 +233,8 @@ def _shown(iterations: int) -> Iterator[int]:
         yield done
         now = time.monotonic()
         if sys.stderr.isatty() and now - last > _SECONDS_BETWEEN_WORDS:
-            last, left = now, (now - start) * (iterations / done - 1)
+            last = now
+            left = (now - start) * (iterations / done - 1)
             sys.stderr.write(
                 f"\rPFDLRegressor: {done:,} of {iterations:,} iterations, {left:.0f} s left  "
             )

@@ -30,7 +30,8 @@ ONNX = "model.onnx"
 PREPROCESSING = "preprocessing.json"
 TOLERANCE = 1e-3
 """How far the logits of ONNX Runtime may be from PyTorch's, relative to the largest of them."""
-MAX_IMAGE_SIZE, MAX_FEATURES = 1 << 14, 1 << 20
+MAX_IMAGE_SIZE = 1 << 14
+MAX_FEATURES = 1 << 20
 """A configuration that claims more is damaged; to build its model could take all memory."""
 
 
@@ -232,7 +233,8 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
         ImportError: If ONNX or ONNX Runtime is not installed.
         ValueError: If the two disagree.
     """
-    content, size = _to_onnx(trained), trained.config.image_size
+    content = _to_onnx(trained)
+    size = trained.config.image_size
     preprocessing = {
         "input": {
             "name": "images",

@@ -203,7 +203,8 @@ class Classifier(AtomicModule):
         """Return the optimiser of the backbone, in one kernel where PyTorch can; g has an optimiser
         of its own.
         """
-        config, parameters = self.config, list(self.backbone.parameters())
+        config = self.config
+        parameters = list(self.backbone.parameters())
         is_sharded = isinstance(self.backbone, FSDPModule)
         can_fuse = not is_sharded and {one.device.type for one in parameters} <= {"cpu", "cuda"}
         common: dict[str, Any] = {
@@ -228,7 +229,8 @@ class Classifier(AtomicModule):
 
     def _try_out(self) -> None:
         """Raise unless the backbone takes images of this size and its features can be read."""
-        name, size = self.config.backbone, self.config.image_size
+        name = self.config.backbone
+        size = self.config.image_size
         self.backbone.eval()
         try:
             with torch.no_grad():

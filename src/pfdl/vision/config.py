@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pfdl.data.manifest import Manifest
     from pfdl.objectives import Objective
 
-ACCURACY, WORST_CLASS, WORST_GROUP = "val_accuracy", "val_worst_class", "val_worst_group"
+ACCURACY = "val_accuracy"
+WORST_CLASS = "val_worst_class"
+WORST_GROUP = "val_worst_group"
 GROUP_AVERAGE = "val_average_over_groups"
 SELECTIONS = {"accuracy": ACCURACY, "worst-class": WORST_CLASS, "worst-group": WORST_GROUP}
 """What can decide which epoch is kept, and the name under which it is logged; ``"last"`` keeps the
@@ -28,7 +30,8 @@ TIE_BREAKERS = {WORST_CLASS: ACCURACY, WORST_GROUP: GROUP_AVERAGE}
 every epoch.
 """
 
-READOUT, FEATURES = "readout", "features:"
+READOUT = "readout"
+FEATURES = "features:"
 """The network that is one layer on features, and how a name begins that means it on those of a
 network: ``features:lite0``.
 """

@@ -186,7 +186,8 @@ def run_model(
         if isinstance(images, Dataset)
         else torch.split(images, batch_size)
     )
-    logits, features = [], []
+    logits = []
+    features = []
     try:
         with attach(model) if with_features else nullcontext() as tap:
             for batch in batches:

@@ -27,7 +27,9 @@ from pfdl._internal.processes import world_size
 from pfdl._internal.validation import check_choice, check_count
 from pfdl.vision.config import PRECISIONS
 
-TORCHRUN, SRUN, OURSELVES = "torchrun", "srun", "pfdl"
+TORCHRUN = "torchrun"
+SRUN = "srun"
+OURSELVES = "pfdl"
 
 
 def make_fabric(
@@ -125,7 +127,9 @@ def choose_devices(
     check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))
     if devices is not None:
         check_count("devices", devices, 1)
-    launcher, per_node, on_nodes = OURSELVES, devices or 1, 1
+    launcher = OURSELVES
+    per_node = devices or 1
+    on_nodes = 1
     if devices != 1:  # a process that trains alone may live in a job of many tasks
         launcher, per_node, on_nodes = _launched() or (launcher, per_node, on_nodes)
     if devices not in (None, per_node):

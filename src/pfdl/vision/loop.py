@@ -266,7 +266,8 @@ class Loop:
         """Go on to the next epoch, and return the means of the one that ended."""
         means = self.model.means.compute()
         self.model.means.reset()
-        self.epoch, self.step = self.epoch + 1, 0
+        self.epoch = self.epoch + 1
+        self.step = 0
         return means
 
 

@@ -288,10 +288,8 @@ def _validate(
         return 100 * read_kept_epoch(folder, select)[SELECTIONS[select]]
     found = []
     for number, context in enumerate(_contexts(split)):
-        part, place = (
-            _leave_out(split, context),
-            folder.with_name(f"{folder.name}-without-{number}"),
-        )
+        part = _leave_out(split, context)
+        place = folder.with_name(f"{folder.name}-without-{number}")
         train(config, source, part, place, device=device, devices=1)
         result = evaluate(load_model(place), source, part, device=device)
         save_evaluation(place, result)

@@ -24,7 +24,8 @@ from pfdl.vision.config import TrainingConfig
 from pfdl.vision.first_network import FirstNetwork
 from pfdl.vision.loading import EpochLoader, EpochSampler, TensorBatches
 
-TRAIN, VALIDATION = "train", "validation"
+TRAIN = "train"
+VALIDATION = "validation"
 
 CPU = torch.device("cpu")
 
@@ -77,7 +78,8 @@ class TrainingData:
         first_network: FirstNetwork | None = None,
         folder: Path | None = None,
     ) -> None:
-        self.config, self.num_workers = config, num_workers
+        self.config = config
+        self.num_workers = num_workers
         self.inferred: InferredContexts | None = None
         self._sets = {
             name: ContextImages(
@@ -114,7 +116,8 @@ class TrainingData:
 
     def train_loader(self, device: torch.device = CPU) -> EpochLoader | TensorBatches:
         """Return batches of one size, in an order that the seed and the epoch decide."""
-        labels, contexts = self.train_set.labels, self.train_set.contexts
+        labels = self.train_set.labels
+        contexts = self.train_set.contexts
         draws = None
         if self.inferred is not None and self.inferred.draws is not None:
             draws = torch.tensor(self.inferred.draws)[: len(labels)]
