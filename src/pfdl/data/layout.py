@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pfdl._internal.text import printable
 from pfdl._internal.validation import check_choice
@@ -99,34 +100,57 @@ def _read_folders(
 ) -> tuple[list[Sample], list[BadImage], str]:
     """Return the images, what cannot be used, and how classes and contexts are nested."""
     bad: list[BadImage] = []
-    paths = sorted(path for path in list_paths_below(root, bad) if "/" in path)
-    sets = _find_sets(root, {path.partition("/")[0] for path in paths})
-    splits = {path: sets.get(path.partition("/")[0], "") for path in paths}
-    # Folders below that of the set, and the file
-    names = {path: path.split("/")[bool(sets) :] for path in paths}
-    depths = {}
-    for split in sets.values() or [""]:
-        of_set = [names[path] for path in paths if splits[path] == split]
+    places = _find_places(root, bad)
+    depths: dict[str, int] = {}
+    for split in dict.fromkeys(place.split for place in places) or [""]:
+        of_set = [place.names for place in places if place.split == split]
         depths[split] = _find_depth(root, split, of_set)
-    pairs = set()
-    for path, split in splits.items():
-        if len(names[path]) == depths[split] == 3:
-            outer, inner, _ = names[path]
-            pairs.add((outer, inner))
+    inside = [place for place in places if len(place.names) == depths[place.split]]
+    pairs = {(place.names[0], place.names[1]) for place in inside if len(place.names) == 3}
     order = _choose_layout(root, pairs, layout, known_classes) if pairs else "class"
     samples = []
-    for path, split in splits.items():
-        depth = depths[split]
-        if len(names[path]) == depth:
-            samples.append(Sample(path, *_name_image(names[path], order), split=split))
-        else:
-            bad.append(_misplaced(path, order if depth == 3 else "class"))
+    for place in inside:
+        label_and_context = _name_image(place.names, order)
+        samples.append(Sample(place.path, *label_and_context, split=place.split))
+    for place in places:
+        if len(place.names) != depths[place.split]:
+            expected = order if depths[place.split] == 3 else "class"
+            why = f"does not lie where this folder has its images, in '{expected}/image'"
+            bad.append(BadImage(place.path, why))
     classes = sorted({sample.class_name for sample in samples})
     if len(classes) < 2:
         raise ValueError(
             f"{root} has the one class {classes[0]!r}; give images of at least two classes."
         )
     return samples, bad, order
+
+
+class _Place(NamedTuple):
+    """Where a file lies.
+
+    Attributes:
+        path: As seen from the folder of the data.
+        split: The set of the data that it is in, ``""`` if the data has none.
+        names: The folders below that of the set, and the file.
+    """
+
+    path: str
+    split: str
+    names: Sequence[str]
+
+
+def _find_places(root: Path, bad: list[BadImage]) -> list[_Place]:
+    """Return where the files of a folder lie, in the order of their paths; what cannot be listed
+    goes to ``bad``.
+    """
+    paths = sorted(path for path in list_paths_below(root, bad) if "/" in path)
+    sets = _find_sets(root, {path.partition("/")[0] for path in paths})
+    places = []
+    for path in paths:
+        top, *below = path.split("/")
+        names = below if sets else [top, *below]
+        places.append(_Place(path, sets.get(top, ""), names))
+    return places
 
 
 def _find_sets(root: Path, folders: Iterable[str]) -> dict[str, str]:
@@ -148,11 +172,6 @@ def _find_sets(root: Path, folders: Iterable[str]) -> dict[str, str]:
             f"{root} has {_listed(sets)}, of which two mean the same set; keep one of them."
         )
     return sets
-
-
-def _misplaced(path: str, folders: str) -> BadImage:
-    expected = f"{folders}/image"
-    return BadImage(path, f"does not lie where this folder has its images, in {expected!r}")
 
 
 def _find_depth(root: Path, split: str, files: Sequence[Sequence[str]]) -> int:

@@ -100,25 +100,39 @@ def divide(
     cells = Counter(map(_cell_of, samples))
     units: dict[tuple[str, str], list[Sample]] = defaultdict(list)
     for sample in samples:
-        units[("group", sample.group) if sample.group else ("image", sample.sha256)].append(sample)
+        unit = ("group", sample.group) if sample.group else ("image", sample.sha256)
+        units[unit].append(sample)
     quota = {cell: _quota(count, fraction) for cell, count in cells.items()}
-    quotas = quota, {cell: count - quota[cell] for cell, count in cells.items()}
-    missing = [dict(quota) for quota in quotas]
-    parts: tuple[set[str], set[str]] = set(), set()
+    first = _Part(quota)
+    second = _Part({cell: count - quota[cell] for cell, count in cells.items()})
+    shuffled = sorted(units, key=lambda unit: _sort_key(seed, purpose, *unit))
+    for unit in sorted(shuffled, key=lambda unit: -len(units[unit])):
+        whole = units[unit]
+        taker = first if first.lacks(whole) >= second.lacks(whole) else second
+        taker.take(whole)
+    return first.paths, second.paths
 
-    def lacks(part: int, unit: tuple[str, str]) -> float:
-        return sum(
-            missing[part][cell] / max(1, quotas[part][cell]) for cell in map(_cell_of, units[unit])
-        )
 
-    for unit in sorted(
-        units, key=lambda unit: (-len(units[unit]), _sort_key(seed, purpose, *unit))
-    ):
-        part = 0 if lacks(0, unit) >= lacks(1, unit) else 1
-        for sample in units[unit]:
-            parts[part].add(sample.path)
-            missing[part][_cell_of(sample)] -= 1
-    return parts
+class _Part:
+    """One side of a division, and how far it is from its quota in each class and context."""
+
+    def __init__(self, quota: Mapping[tuple[str, str], int]) -> None:
+        self.paths: set[str] = set()
+        self._quota = quota
+        self._missing = dict(quota)
+
+    def lacks(self, samples: Sequence[Sample]) -> float:
+        """Return how large a share of its quotas the part lacks, summed over the samples."""
+        shares = []
+        for cell in map(_cell_of, samples):
+            shares.append(self._missing[cell] / max(1, self._quota[cell]))
+        return sum(shares)
+
+    def take(self, samples: Sequence[Sample]) -> None:
+        """Add samples."""
+        for sample in samples:
+            self.paths.add(sample.path)
+            self._missing[_cell_of(sample)] -= 1
 
 
 def _quota(count: int, fraction: float) -> int:
@@ -147,22 +161,26 @@ def _draw_rounds(
         The paths that were drawn, those of whole rounds that are held out of them, and the classes
         too small for one.
     """
-    drawn: tuple[set[str], set[str]] = set(), set()
+    of_dominant, of_minor = parse_ratio(ratio)
+    drawn: set[str] = set()
+    out: set[str] = set()
     short = []
     for name, contexts in order.items():
-        needed = {context: parse_ratio(ratio)[context != dominant[name]] for context in contexts}
+        needed = dict.fromkeys(contexts, of_minor) | {dominant[name]: of_dominant}
         rounds = min(len(paths) // needed[context] for context, paths in contexts.items())
-        kept = rounds - _quota(rounds, held_out) if held_out and rounds > 1 else rounds
+        kept = rounds
+        if held_out and rounds > 1:
+            kept -= _quota(rounds, held_out)
         for context, paths in contexts.items():
-            drawn[0].update(paths[: kept * needed[context]])
-            drawn[1].update(paths[kept * needed[context] : rounds * needed[context]])
+            of_kept = kept * needed[context]
+            drawn.update(paths[:of_kept])
+            out.update(paths[of_kept : rounds * needed[context]])
         if not rounds:
-            context = min(
-                context for context, paths in contexts.items() if len(paths) < needed[context]
-            )
-            found = f"{len(contexts[context])} image(s) in context {context or NO_CONTEXT!r}"
-            short.append(f"class {name!r} has {found} where {needed[context]} are needed")
-    return *drawn, "; ".join(short)
+            few = [context for context in contexts if len(contexts[context]) < needed[context]]
+            context = min(few)
+            images = f"{len(contexts[context])} image(s) in context {context or NO_CONTEXT!r}"
+            short.append(f"class {name!r} has {images} where {needed[context]} are needed")
+    return drawn, out, "; ".join(short)
 
 
 def _cell_of(sample: Sample) -> tuple[str, str]:

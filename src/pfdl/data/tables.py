@@ -129,18 +129,7 @@ def list_table(
     usable = {role: name for role, name in hinted.items() if role in _USUAL_NAMES}
     found = find_columns(table, names, {**usable, **(columns or {})})
     prefix = _find_prefix(root, cells[found["path"]]) if searches else ""
-    other_sets: Counter[str] = Counter()
-    samples: dict[str, Sample] = {}
-    bad: list[BadImage] = []
-    for line in _lines(cells, found):
-        path = prefix + _to_posix(line.path) if line.path else ""
-        split = SPLIT_NAMES.get(line.split.lower()) or WILDS_SPLITS.get(line.split, "")
-        if "split" in found and not split:
-            other_sets[line.split] += 1
-        elif reason := _why_unusable(path, line.label, samples):
-            bad.append(BadImage(path or "(an empty path)", reason))
-        else:
-            samples[path] = Sample(path, line.label, line.context, split=split, group=line.group)
+    samples, bad, other_sets = _use_lines(_lines(cells, found), prefix, "split" in found)
     classes = sorted({sample.class_name for sample in samples.values()})
     if not classes:
         raise ValueError(f"{table} names no image that could be used{_reasons(bad, other_sets)}.")
@@ -149,11 +138,12 @@ def list_table(
             f"{table} has the one class {classes[0]!r} under {found['label']!r}; at least two are"
             " needed."
         )
-    notes = [
-        f"Left out: {count} images whose entry under {found['split']!r} is {name!r}, which is none"
-        " of train, val, test."
-        for name, count in other_sets.items()
-    ]
+    notes = []
+    for name, count in other_sets.items():
+        notes.append(
+            f"Left out: {count} images whose entry under {found['split']!r} is {name!r}, which is"
+            " none of train, val, test."
+        )
     if prefix:
         notes.append(f"The images of {table.name} were found in {prefix!r}.")
     description = {"kind": "table", "columns": found, "notes": notes}
@@ -168,6 +158,27 @@ class _Line(NamedTuple):
     context: str
     split: str
     group: str
+
+
+def _use_lines(
+    lines: Sequence[_Line], prefix: str, has_sets: bool
+) -> tuple[dict[str, Sample], list[BadImage], Counter[str]]:
+    """Return the images by their paths, what cannot be used, and how many lines are in no known
+    set.
+    """
+    samples: dict[str, Sample] = {}
+    bad: list[BadImage] = []
+    other_sets: Counter[str] = Counter()
+    for line in lines:
+        path = prefix + _to_posix(line.path) if line.path else ""
+        split = SPLIT_NAMES.get(line.split.lower()) or WILDS_SPLITS.get(line.split, "")
+        if has_sets and not split:
+            other_sets[line.split] += 1
+        elif reason := _why_unusable(path, line.label, samples):
+            bad.append(BadImage(path or "(an empty path)", reason))
+        else:
+            samples[path] = Sample(path, line.label, line.context, split=split, group=line.group)
+    return samples, bad, other_sets
 
 
 def _lines(cells: pd.DataFrame, found: Mapping[str, str]) -> list[_Line]:
