@@ -29,8 +29,9 @@ class Execution:
     has one thread.
 
     Args:
-        jobs: How many at a time on this machine, in processes; -1 for all cores. With 1 on a GPU
-            four take turns in one process. A Ray cluster decides that itself.
+        jobs: How many at a time on this machine, in processes; -1 for all cores. With 1 four share
+            a GPU: in turns in one process, or in processes where NVIDIA's MPS runs. A Ray cluster
+            decides that itself.
         backend: joblib: processes of this machine; ray: the Ray cluster that RAY_ADDRESS names,
             else a local one.
         gpus_per_task: With ray, the part of a GPU that each asks for: 0.1 puts ten on one GPU.

@@ -1,10 +1,13 @@
 """Tasks that take turns in one process."""
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 
+from pfdl._internal import interleaving
 from pfdl._internal.interleaving import pause, run_interleaved
+from pfdl._internal.workers import run_tasks, shares_gpus
 
 
 def noting(log, name, turns):
@@ -67,3 +70,23 @@ def test_a_caller_that_has_enough_ends_the_tasks():
 
 def test_alone_a_pause_does_nothing():
     assert pause() is None
+
+
+def name_of_thread(number):
+    pause()
+    return number, threading.current_thread() is threading.main_thread()
+
+
+def test_with_one_job_on_a_gpu_tasks_take_turns_in_threads_of_this_process(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(interleaving, "_stream", lambda device: nullcontext())
+    tasks = [{"number": number} for number in range(6)]
+    results = [result for _, result in run_tasks(name_of_thread, tasks, 1, 1, "cuda")]
+    assert sorted(results) == [(number, False) for number in range(6)]
+
+
+def test_nvidias_service_is_noticed_and_its_absence(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert not shares_gpus()
+    (tmp_path / "control").touch()
+    assert shares_gpus()

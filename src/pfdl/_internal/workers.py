@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -23,7 +24,7 @@ WATCH = "pfdl-end-with-parent"
 
 
 ON_A_GPU = 4
-"""Tasks that take turns in one process on a GPU."""
+"""Tasks at a time on a GPU."""
 
 
 class WorkerLostError(OSError):
@@ -39,8 +40,9 @@ def run_tasks(
 ) -> Iterator[tuple[Task, Any]]:
     """Call ``function(**task)`` for every task.
 
-    On a GPU, with one job, some take turns in this process, each on a stream of its own, so that
-    the GPU has work while one of them waits.
+    On a GPU, with one job, four are at work at a time, so that it has work while one of them waits:
+    in processes where NVIDIA's MPS runs already, else in turns in this process, each on a stream of
+    its own.
 
     Args:
         function: A function at the top level of a module, or a ``functools.partial`` of one.
@@ -58,7 +60,9 @@ def run_tasks(
     """
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    if device.startswith("cuda") and jobs == 1:
+    if device.startswith("cuda") and jobs == 1 and shares_gpus():
+        jobs = min(ON_A_GPU, len(tasks))
+    elif device.startswith("cuda") and jobs == 1:
         with _limited_threads(threads):
             work = [(task, partial(function, **task)) for task in tasks]
             yield from run_interleaved(work, ON_A_GPU, device)
@@ -82,6 +86,14 @@ def run_tasks(
             " finished is kept. Start the command again with more memory, or with fewer --jobs if"
             " it has that option."
         ) from error
+
+
+def shares_gpus() -> bool:
+    """Return whether NVIDIA's Multi-Process Service runs, which lets processes compute at the same
+    time.
+    """
+    pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    return (Path(pipes) / "control").exists()
 
 
 def call_on_threads(function: Function, task: Task, threads: int) -> tuple[Task, Any]:
