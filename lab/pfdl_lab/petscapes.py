@@ -43,17 +43,21 @@ def cut_out(photo: Image.Image, trimap: NDArray[np.uint8]) -> tuple[FloatArray, 
     Raises:
         ValueError: If there is no pet in it.
     """
-    pet, background = trimap == PET, trimap == BACKGROUND
+    pet = trimap == PET
+    background = trimap == BACKGROUND
     if not pet.any():
         raise ValueError("its trimap has no pet.")
-    to_pet = distance_transform_edt(~pet)
-    to_background = distance_transform_edt(~background) if not pet.all() else np.inf
-    # Opaque within, clear without, and a ramp across the border
-    opacity = to_background / (to_background + to_pet) if not pet.all() else np.ones(pet.shape)
+    opacity = np.ones(pet.shape)
+    if background.any():  # opaque within, clear without, and a ramp across the border
+        to_pet = distance_transform_edt(~pet)
+        to_background = distance_transform_edt(~background)
+        opacity = to_background / (to_background + to_pet)
     opacity = gaussian_filter(opacity, 0.5)
     opacity[background & (opacity < 0.01)] = 0.0
     rows, columns = np.nonzero(opacity > 0)
-    box = (slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1))
+    down = slice(rows.min(), rows.max() + 1)
+    across = slice(columns.min(), columns.max() + 1)
+    box = (down, across)
     colours = np.asarray(photo.convert("RGB"), dtype=np.float64)
     return _colours_of_the_pet(colours, pet)[box], opacity[box]
 

@@ -59,7 +59,8 @@ from pfdl_lab.workers import IN_SEQUENCE, Execution
 KIND, TITLE = "spuco-mnist", "SpuCoMNIST, beside JTT, SPARE and EIIL"
 EPOCHS, FIRST_EPOCHS = 10, 3
 POWERS = (0.0, 0.5, 1.0)
-MEASURES = ("chosen_average", "chosen_worst", "last_average", "last_worst")
+COMPARED = ("chosen_average", "chosen_worst")
+MEASURES = (*COMPARED, "last_average", "last_worst")
 TESTED = 5_000
 PEERS: dict[str, Callable[..., Proposal]] = {
     "jtt": find_by_jtt,
@@ -362,15 +363,18 @@ def build(run: Run, results: pd.DataFrame) -> Section:
 
 def _table(caption: str, part: pd.DataFrame) -> Table:
     by_row = {str(row): lines.set_index("seed") for row, lines in part.groupby("row")}
+    ours = by_row.get("ours")
     lines = []
     for row in [row for row in ROWS if row in by_row]:
-        cells: list[Cell] = [str(len(by_row[row]))]
-        cells += [mean_cell(by_row[row][measure], 1) for measure in MEASURES]
-        if "ours" in by_row:
-            differences = [paired(by_row["ours"][one], by_row[row][one]) for one in MEASURES[:2]]
-            cells += [difference_cell(difference, 1) for difference in differences]
+        found = by_row[row]
+        cells: list[Cell] = [str(len(found))]
+        cells += [mean_cell(found[measure], 1) for measure in MEASURES]
+        if ours is not None:
+            ahead = [paired(ours[measure], found[measure]) for measure in COMPARED]
+            cells += [difference_cell(difference, 1) for difference in ahead]
         lines.append(TableLine(row, tuple(cells)))
     columns = ["draws", *(measure.replace("_", " ") for measure in MEASURES)]
-    columns += [f"ours − row, {one.replace('_', ' ')}" for one in MEASURES[:2] if "ours" in by_row]
+    if ours is not None:
+        columns += [f"ours − row, {measure.replace('_', ' ')}" for measure in COMPARED]
     note = "Average over the groups and worst group in percent, at the chosen and the last epoch."
     return Table(f"Accuracy over groups, {caption}", "row", columns, lines, note=note)

@@ -4,6 +4,7 @@ penalty is made of.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -175,30 +176,18 @@ def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
     """Return the accuracies of all rows; on request below each those that the paper has for the
     same network.
     """
-    shares = {row: part.share(row) for row in part.rows}
-    extra = [ESS] * any(share is not None for share in shares.values())
-    extra += (
-        [NUMBER, AGREEMENT] if any(len(part.of(row, LAST, NUMBER)) for row in part.rows) else []
-    )
+    extra = _extra_columns(part)
     judged = [VALIDATION] if epoch == CHOSEN else []
     lines = []
     for row in part.rows:
         what = find_row(row, measured=True)
         cells: list[Cell] = [Number(len(part.of(row, epoch, part.tests[0])), digits=0)]
         cells += [mean_cell(part.of(row, epoch, test), 1) for test in (*part.tests, *judged)]
-        cells += [_extra_cell(part, row, shares[row], name) for name in extra]
+        cells += [_extra_cell(part, row, name) for name in extra]
         lines.append(TableLine(what.title, tuple(cells)))
-        if (
-            with_paper
-            and what.paper is not None
-            and (what.backbone or part.backbone == NICO["backbone"])
-        ):
-            printed = dict(zip(RATIOS, what.paper, strict=True))
-            paper = [printed.get(test) for test in part.tests]
-            absent = Missing("not in the paper")
-            figures = [absent if one is None else Number(one, digits=2) for one in paper]
-            rest = [absent] * (len(judged) + len(extra))
-            lines.append(TableLine("in the paper, on NICO", (absent, *figures, *rest), quiet=True))
+        is_same_network = what.backbone or part.backbone == NICO["backbone"]
+        if with_paper and what.paper and is_same_network:
+            lines.append(_of_the_paper(part, what.paper, len(judged) + len(extra)))
     note = PAPER_NOTE if any(line.quiet for line in lines) else ""
     columns = ["seeds", *part.tests, *judged, *extra]
     return Table(
@@ -206,8 +195,30 @@ def accuracies(part: Measured, epoch: str, *, with_paper: bool) -> Table:
     )
 
 
-def _extra_cell(part: Measured, row: str, share: float | None, name: str) -> Cell:
+def _extra_columns(part: Measured) -> list[str]:
+    """Return what is measured beside accuracies: of weightings, and of inferred contexts."""
+    columns = []
+    if any(part.share(row) is not None for row in part.rows):
+        columns.append(ESS)
+    if any(len(part.of(row, LAST, NUMBER)) for row in part.rows):
+        columns += [NUMBER, AGREEMENT]
+    return columns
+
+
+def _of_the_paper(part: Measured, paper: Sequence[float | None], left: int) -> TableLine:
+    """Return the line of the paper's figures, followed by some empty cells."""
+    printed = dict(zip(RATIOS, paper, strict=True))
+    absent = Missing("not in the paper")
+    cells: list[Cell] = [absent]
+    for test in part.tests:
+        figure = printed.get(test)
+        cells.append(absent if figure is None else Number(figure, digits=2))
+    return TableLine("in the paper, on NICO", (*cells, *[absent] * left), quiet=True)
+
+
+def _extra_cell(part: Measured, row: str, name: str) -> Cell:
     if name == ESS:
+        share = part.share(row)
         if share is None:
             return Missing("no weighting")
         return Number(share, digits=4, remark="did not act" if share > ACTS_BELOW else "")

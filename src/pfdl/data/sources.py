@@ -25,8 +25,8 @@ from pfdl.data.images import (
 ON_BAD_IMAGE = ("error", "skip")
 
 REMEDY = (
-    "Repair or remove them, or leave them out with --set on_bad_image=skip (in Python:"
-    " on_bad_image='skip')."
+    "Repair or remove them, or leave them out with --set on_bad_image=skip (pfdl reproduce and"
+    " study: --on-bad-image skip; in Python: on_bad_image='skip')."
 )
 """What to do about unusable files, below the list of them."""
 
