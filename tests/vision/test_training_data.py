@@ -176,6 +176,35 @@ def test_the_validation_set_is_held_out_of_training_and_may_be_absent():
     assert bare.validation_loader() is None
 
 
+def test_a_set_too_large_for_memory_is_decoded_ahead_in_the_same_order(monkeypatch):
+    kept = make(contexts="known").train_loader()
+    monkeypatch.setattr(context_images, "CACHE_LIMIT", 0)
+    read = make(contexts="known").train_loader()
+    assert read.reads_ahead
+    assert not kept.reads_ahead
+    for epoch, first in ((0, 0), (1, 2), (2, len(kept))):
+        expected = list(kept.read(epoch, first))
+        batches = list(read.read(epoch, first))
+        assert len(batches) == len(expected)
+        for one, other in zip(batches, expected, strict=True):
+            assert all(map(torch.equal, one, other))
+
+
+def test_an_image_that_went_bad_is_named_and_a_reader_can_stop_early(monkeypatch):
+    monkeypatch.setattr(context_images, "CACHE_LIMIT", 0)
+    data = make()
+    batches = data.train_loader().read(0)
+    next(batches)
+    batches.close()
+
+    def gone(*_):
+        raise FileNotFoundError("it is gone")
+
+    monkeypatch.setattr(data.train_set._source, "load", gone)
+    with pytest.raises(FileNotFoundError, match="it is gone"):
+        list(data.train_loader().read(0))
+
+
 def test_no_two_seeds_share_the_order_of_an_epoch():
     labels = torch.zeros(12, dtype=torch.long)
     orders = set()

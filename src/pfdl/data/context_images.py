@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from pfdl._internal.files import TEMPORARY, read_json, write_json
 from pfdl._internal.threads import map_in_threads
@@ -98,9 +98,19 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
 
     def batch(self, indices: Tensor) -> Tensor:
         """Return the images of a batch, stacked: at once if they are in memory, else one by one."""
-        if self._cache is None:
+        if self._cache is not None:
+            return self._cache.index_select(0, indices)
+        if not self.decodes or get_worker_info() is not None:  # workers are several already
             return torch.stack([self._load(index) for index in indices.tolist()])
-        return self._cache.index_select(0, indices)
+        rows = [self._rows[index] for index in indices.tolist()]
+        return torch.stack(list(load_in_threads(self._source, rows, self._size)))
+
+    @property
+    def decodes(self) -> bool:
+        """Return whether images are decoded whenever they are asked for, as of a set too large for
+        memory.
+        """
+        return self._cache is None and not getattr(self._source, "is_decoded", False)
 
     @property
     def images(self) -> Tensor:

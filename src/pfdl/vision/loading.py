@@ -4,7 +4,9 @@ of an epoch.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -14,6 +16,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pfdl.contexts.balancing import ContextSampler, has_several
 from pfdl.vision.config import TrainingConfig
+
+AHEAD = 2
+"""Batches that are made ready while one is trained on."""
 
 SEED_STRIDE = 1_000_003
 """Seeds 0, 1, … of paired runs plus the number of an epoch must not meet, hence the factor."""
@@ -99,17 +104,25 @@ class EpochLoader(DataLoader[Any]):
         dataset: What is loaded.
         batch_size: Samples per batch.
         sampler: Which sample comes when.
+        reads_ahead: Whether a thread makes batches ready while others are trained on.
         **settings: Of ``torch.utils.data.DataLoader``.
     """
 
     def __init__(
-        self, dataset: Dataset[Any], batch_size: int, *, sampler: EpochSampler, **settings: Any
+        self,
+        dataset: Dataset[Any],
+        batch_size: int,
+        *,
+        sampler: EpochSampler,
+        reads_ahead: bool = False,
+        **settings: Any,
     ) -> None:
         # A generator of its own, so that loading draws nothing from the chance of training.
         super().__init__(
             dataset, batch_size, sampler=sampler, generator=torch.Generator(), **settings
         )
         self.order = sampler
+        self.reads_ahead = reads_ahead
 
     def read(self, epoch: int, first: int = 0) -> Iterator[Any]:
         """Yield the batches of an epoch, from its batch ``first`` on; nothing is loaded for those
@@ -117,13 +130,23 @@ class EpochLoader(DataLoader[Any]):
         """
         self.order.epoch = epoch
         self.order.skipped = first * (self.batch_size or 1)
-        return iter(self)
+        return _ahead(iter(self)) if self.reads_ahead else iter(self)
 
     def all_samples(self) -> Iterator[Any]:
         """Yield all samples of the data set once, in batches, in the order of their indices."""
         dataset: Any = self.dataset
         for rows in torch.split(torch.arange(len(dataset)), self.batch_size or 1):
             yield dataset.__getitems__(rows.tolist())
+
+
+def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield from an iterator that a thread runs ahead by some batches."""
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        ready = deque(pool.submit(next, batches, end) for _ in range(AHEAD))
+        while (batch := ready.popleft().result()) is not end:
+            ready.append(pool.submit(next, batches, end))
+            yield batch
 
 
 class TensorBatches:

@@ -127,7 +127,12 @@ class TrainingData:
         if self.lies_on(device):
             parts = _parts_of(self.train_set, device)
             return TensorBatches(parts, self.config.batch_size, sampler)
-        return EpochLoader(_Labelled(self.train_set), sampler=sampler, **self._settings())
+        return EpochLoader(
+            _Labelled(self.train_set),
+            sampler=sampler,
+            reads_ahead=self.train_set.decodes and self.num_workers == 0,
+            **self._settings(),
+        )
 
     def validation_loader(self, device: torch.device = CPU) -> DataLoader[Any] | None:
         """Return the validation set in order, to each process its part; None if the manifest holds
