@@ -206,7 +206,9 @@ def read_settings(
     Raises:
         ValueError: If a name or value is wrong.
     """
-    homes = {one.name: kind for kind in kinds.values() for one in _settings_of(kind, without)}
+    homes: dict[str, Any] = {}
+    for kind in kinds.values():
+        homes.update(dict.fromkeys((one.name for one in _settings_of(kind, without)), kind))
     values = {name: value for name, value in options.items() if name in homes}
     _check_names(written, homes)
     typed = {**written, **split_settings(texts, homes)}

@@ -157,6 +157,14 @@ def _read_table(path: Path) -> Mapping[str, NDArray[Any]]:
     return {PATHS: paths, MATRIX: numbers.to_numpy(dtype=np.float32)}
 
 
+def _check_words(name: str, words: NDArray[Any], rows: int) -> None:
+    if words.shape != (rows,) or words.dtype.kind != "U":
+        raise ValueError(
+            f"{name!r} has the shape {words.shape} and holds {words.dtype}; give a word for each of"
+            f" the {rows} rows."
+        )
+
+
 def _checked(arrays: Mapping[str, NDArray[Any]]) -> FeatureTable:
     """Return arrays as features; ValueError unless they fit together."""
     lacking = [name for name in (PATHS, MATRIX) if name not in arrays]
@@ -167,12 +175,8 @@ def _checked(arrays: Mapping[str, NDArray[Any]]) -> FeatureTable:
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or not matrix.shape[1]:
         raise ValueError(f"the features have the shape {matrix.shape}; give numbers, (n, p).")
     hashes = arrays.get(HASHES, np.full(len(paths), "", dtype=np.str_))
-    for name, words in ((PATHS, paths), (HASHES, hashes)):
-        if words.shape != (len(matrix),) or words.dtype.kind != "U":
-            raise ValueError(
-                f"{name!r} has the shape {words.shape} and holds {words.dtype}; give a word for"
-                f" each of the {len(matrix)} rows."
-            )
+    _check_words(PATHS, paths, len(matrix))
+    _check_words(HASHES, hashes, len(matrix))
     if not len(matrix):
         raise ValueError("there is no image in it.")
     with np.errstate(over="ignore"):

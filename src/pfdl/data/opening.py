@@ -85,11 +85,8 @@ def open_images(
     is_shapes = is_place and str(data) == SHAPES
     is_listed = is_place and is_table(Path(data)) and not Path(data).is_dir()
     is_folder = is_place and not is_shapes and not is_listed
-    if (columns or image_root is not None) and (is_folder or is_shapes):
-        raise ValueError(
-            f"columns or an image root are named, but {data} is no table; give one ending in"
-            f" {', '.join(TABLES)}."
-        )
+    if is_folder or is_shapes:
+        _check_no_table(data, columns, image_root)
     if layout and not is_folder:
         raise ValueError(
             "a layout is named, but these images are in no folders; leave it out. Of a table,"
@@ -101,16 +98,25 @@ def open_images(
     if not is_place:
         return data if _is_source(data) else DatasetSource(data, columns=columns)
     path = Path(data)
+    root = path
+    known_classes = () if like is None else like.classes
+    list_files = partial(list_folder, layout=layout, known_classes=known_classes)
     if is_listed:
         root = Path(image_root or path.parent)
         list_files = _lister_of_table(path, columns, described.get("columns"), image_root is None)
-    else:
-        root = path
-        known_classes = () if like is None else like.classes
-        list_files = partial(list_folder, layout=layout, known_classes=known_classes)
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}; name the one that the images are in.")
     return ImageFiles(root, list_files, on_bad_image=on_bad_image)
+
+
+def _check_no_table(
+    data: Any, columns: Mapping[str, str] | None, image_root: str | Path | None
+) -> None:
+    if columns or image_root is not None:
+        raise ValueError(
+            f"columns or an image root are named, but {data} is no table; give one ending in"
+            f" {', '.join(TABLES)}."
+        )
 
 
 def _is_source(data: Any) -> TypeGuard[ContextSource]:

@@ -67,18 +67,15 @@ def split_by_proportion(
         )
     sets = {"train": train, "validation": validation, "test": sides[1]}
     notes = []
-    if len(train) + len(validation) < len(sides[0]):
+    used = len(train) + len(validation)
+    if used < len(sides[0]):
         notes.append(
-            f"{len(train) + len(validation)} of the {len(sides[0])} images on the training side are"
-            f" used, to reach {ratio}; the ratio 'natural' uses all of them."
+            f"{used} of the {len(sides[0])} images on the training side are used, to reach {ratio};"
+            " the ratio 'natural' uses all of them."
         )
-    validated = {sample.class_name for sample in samples if sample.path in validation}
-    lacking = [repr(name) for name in dominant if name not in validated]
-    if lacking and validation_fraction:
-        notes.append(
-            f"The validation set has no images of {', '.join(lacking)}: one round is all they"
-            " suffice for, and it is trained on."
-        )
+    if validation_fraction:
+        validated = {sample.class_name for sample in samples if sample.path in validation}
+        notes += _note_not_validated([name for name in dominant if name not in validated])
     for test_ratio in TEST_RATIOS:
         drawn, _, short = _draw_rounds(tested, dominant, test_ratio)
         if short:
@@ -86,6 +83,15 @@ def split_by_proportion(
         else:
             sets[f"test-{test_ratio}"] = drawn
     return sets, dominant, notes
+
+
+def _note_not_validated(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    return [
+        f"The validation set has no images of {', '.join(map(repr, names))}: one round is all they"
+        " suffice for, and it is trained on."
+    ]
 
 
 def divide(
@@ -144,7 +150,8 @@ def _by_context(samples: Sequence[Sample], side: set[str]) -> Order:
     """Return the paths that are on a side; a class and context that has none there has an empty
     list.
     """
-    order: Order = {name: {} for name in sorted({sample.class_name for sample in samples})}
+    names = sorted({sample.class_name for sample in samples})
+    order: Order = {name: {} for name in names}
     for sample in samples:
         paths = order[sample.class_name].setdefault(sample.context, [])
         if sample.path in side:

@@ -291,11 +291,7 @@ def _keep_own_sets(
         )
         names["validation"] = "test"
     samples = [sample._replace(split=names.get(sample.split, sample.split)) for sample in samples]
-    home: dict[str, str] = {}
-    for name in _KEPT_FIRST:
-        for sample in samples:
-            if sample.split == name:
-                home.setdefault(sample.pixels, name)
+    home = _homes(samples)
     kept = [sample for sample in samples if home[sample.pixels] == sample.split]
     if lost := [sample.path for sample in samples if home[sample.pixels] != sample.split]:
         notes.append(
@@ -306,6 +302,16 @@ def _keep_own_sets(
     for sample in kept:
         sets[sample.split].add(sample.path)
     return sorted(kept), sets, notes
+
+
+def _homes(samples: Sequence[Sample]) -> dict[str, str]:
+    """Return for each picture the set in which it stays."""
+    homes: dict[str, str] = {}
+    for name in _KEPT_FIRST:
+        for sample in samples:
+            if sample.split == name:
+                homes.setdefault(sample.pixels, name)
+    return homes
 
 
 def _without_repetitions(samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:

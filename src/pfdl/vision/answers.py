@@ -23,7 +23,8 @@ from pfdl.data.images import (
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import Sample
 
-NEEDED, OPTIONAL = ("path", "label", "prediction"), ("context", "split")
+NEEDED = ("path", "label", "prediction")
+OPTIONAL = ("context", "split")
 SPLITS = {
     "": "test",
     "test": "test",

@@ -271,7 +271,8 @@ def _on_features(name: str, num_classes: int, num_features: int, extra: object) 
 
 
 def _shrink_stem(model: nn.Module, name: str) -> None:
-    stem, pooling = getattr(model, "conv1", None), getattr(model, "maxpool", None)
+    stem = getattr(model, "conv1", None)
+    pooling = getattr(model, "maxpool", None)
     if not isinstance(stem, nn.Conv2d) or not isinstance(pooling, nn.Module):
         raise ValueError(
             "the small-image stem replaces the first convolution and the pooling of a ResNet,"
@@ -363,7 +364,8 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
     """Load a file of weights, without running code of it; a last layer for other classes, or none,
     stays new.
     """
-    found, own = _read_weights(path), model.state_dict()
+    found = _read_weights(path)
+    own = model.state_dict()
     with attach(model) as tap:
         last = tap.layer_name + "."
     wanted: dict[str, Tensor] = {}

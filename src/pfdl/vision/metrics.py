@@ -59,7 +59,10 @@ class RunningMeans:
             if self.samples[name]
         }
         everyone = gather_objects(own)
-        return {name: sum(means[name] for means in everyone) / len(everyone) for name in own}
+        means = {}
+        for name in own:
+            means[name] = sum(theirs[name] for theirs in everyone) / len(everyone)
+        return means
 
     def reset(self) -> None:
         """Begin a new epoch; the sums stay where they are, and a recorded step adds to them."""
@@ -117,7 +120,8 @@ def validation_metrics(judged: Tensor, images: int) -> dict[str, float]:
         images: How many there are.
     """
     judged = torch.stack(gather_objects(judged.cpu()), -1).flatten(-2)[:, :images]
-    (predictions, labels, contexts), losses = judged[:3].long(), judged[3]
+    predictions, labels, contexts = judged[:3].long()
+    losses = judged[3]
     found = {
         "val_loss": float(losses.mean()),
         ACCURACY: float((predictions == labels).float().mean()),

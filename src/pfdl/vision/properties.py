@@ -110,7 +110,8 @@ def find_properties(
     labels = np.array([row.class_name for row in rows])
     found = [one for name in frame if (one := _test(str(name), frame[name], labels)) is not None]
     found.sort(key=lambda one: one.chance)
-    adjusted, largest = [], 0.0
+    adjusted = []
+    largest = 0.0
     for place, one in enumerate(found):  # Holm: each by those that are left, never below the last
         largest = max(largest, min(1.0, one.chance * (len(found) - place)))
         adjusted.append(PropertyTest(one.name, one.strength, largest, one.by_class, one.images))
@@ -120,7 +121,8 @@ def find_properties(
 def _test(name: str, values: pd.Series[Any], labels: NDArray[np.str_]) -> PropertyTest | None:
     """Test one property; None where it is the same everywhere or hardly known."""
     known = values.notna().to_numpy()
-    values, labels = values[known], labels[known]
+    values = values[known]
+    labels = labels[known]
     if len(values) < 20 or values.nunique() < 2 or len(np.unique(labels)) < 2:
         return None
     is_number = pd.api.types.is_numeric_dtype(values)
@@ -158,7 +160,8 @@ def _of_pixels(pixels: NDArray[np.float64]) -> dict[str, float]:
     border = np.concatenate([grey[:2].ravel(), grey[-2:].ravel(), grey[:, :2].ravel()])
     laplacian = 4 * grey[1:-1, 1:-1] - grey[:-2, 1:-1] - grey[2:, 1:-1] - grey[1:-1, :-2]
     laplacian -= grey[1:-1, 2:]
-    high, low = pixels.max(axis=2), pixels.min(axis=2)
+    high = pixels.max(axis=2)
+    low = pixels.min(axis=2)
     red, green, blue = (pixels[..., channel].mean() for channel in range(3))
     angle = np.arctan2(np.sqrt(3) * (green - blue), 2 * red - green - blue)
     return {

@@ -81,7 +81,8 @@ def refit(
         )
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
-    size, known = trained.config.image_size, contexts == "known"
+    size = trained.config.image_size
+    known = contexts == "known"
     images = ContextImages(source, manifest, "validation", size=size, reveal_contexts=known)
     inferred = None if known else _infer_contexts(trained, source, manifest, images, device)
     if inferred:
@@ -140,7 +141,8 @@ def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
     changed = copy.deepcopy(model).cpu()
     with attach(changed) as tap:
         layer = changed.get_submodule(tap.layer_name)
-    weight, bias = layer.weight, getattr(layer, "bias", None)
+    weight = layer.weight
+    bias = getattr(layer, "bias", None)
     if not isinstance(weight, Tensor) or not isinstance(bias, Tensor):
         raise ValueError(
             f"the last layer {tap.layer_name!r} has no weight and bias to be refitted."

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -70,7 +71,8 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     A damaged one is set aside; so is one whose best weights are damaged, because it cannot lead to
     them again.
     """
-    path, weights = folder / STATE, folder / WEIGHTS
+    path = folder / STATE
+    weights = folder / WEIGHTS
     if not path.exists():
         return None
     damaged = path
@@ -100,14 +102,15 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 
 def _is_history(history: object) -> bool:
     """Return whether something is rows of numbers, one for each epoch."""
-    return isinstance(history, list) and all(
-        isinstance(row, dict)
-        and all(
-            isinstance(name, str) and type(value) in (int, float) for name, value in row.items()
-        )
-        and row.get("epoch") == number
-        for number, row in enumerate(history)
-    )
+    if not isinstance(history, list):
+        return False
+    return all(_is_epoch(row, number) for number, row in enumerate(history))
+
+
+def _is_epoch(row: object, number: int) -> bool:
+    if not isinstance(row, dict) or row.get("epoch") != number:
+        return False
+    return all(isinstance(name, str) and type(value) in (int, float) for name, value in row.items())
 
 
 def check_folder(folder: Path) -> None:
@@ -168,9 +171,12 @@ class RunKeeper:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Resume from a saved state; ValueError if it is that of another training."""
-        loop, epochs = self.loop, self.loop.model.config.epochs
+        loop = self.loop
+        epochs = self.loop.model.config.epochs
         try:
-            epoch, step, history = state["epoch"], state["batch"], state["history"]
+            epoch = state["epoch"]
+            step = state["batch"]
+            history = state["history"]
             if type(epoch) is not int or not 0 <= epoch < epochs or epoch != len(history):
                 raise ValueError(f"its epoch is {epoch!r}, after {len(history)} of {epochs} epochs")
             if type(step) is not int or not 0 <= step <= len(loop.batches):
@@ -190,7 +196,9 @@ class RunKeeper:
                 f"{self.folder / STATE} is not a state of this training ({error}); remove it to"
                 " start again."
             ) from error
-        self.history, loop.epoch, loop.step = history, epoch, step
+        self.history = history
+        loop.epoch = epoch
+        loop.step = step
 
     @property
     def is_finished(self) -> bool:
@@ -298,7 +306,7 @@ def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
         ValueError: If the state does not fit; the optimiser is unchanged then.
     """
     checked = checked_optimizer_state(optimizer, state)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
     for number, moments in checked["state"].items():
         own = parameters[number]
         for name, value in moments.items():

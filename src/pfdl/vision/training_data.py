@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -81,18 +82,18 @@ class TrainingData:
         self.config = config
         self.num_workers = num_workers
         self.inferred: InferredContexts | None = None
-        self._sets = {
-            name: ContextImages(
-                source,
-                manifest,
-                name,
-                size=config.image_size,  # contexts may be known of the validation images alone
-                reveal_contexts=config.contexts == "known"
-                and any(row.context for row in manifest.rows_of(name)),
-            )
-            for name in (TRAIN, VALIDATION)
-            if name in manifest.set_names
-        }
+        self._sets = {}
+        for name in (TRAIN, VALIDATION):
+            if name in manifest.set_names:
+                # Contexts may be known of the validation images alone
+                have_contexts = any(row.context for row in manifest.rows_of(name))
+                self._sets[name] = ContextImages(
+                    source,
+                    manifest,
+                    name,
+                    size=config.image_size,
+                    reveal_contexts=config.contexts == "known" and have_contexts,
+                )
         self.train_set = self._sets[TRAIN]
         if config.contexts == "inferred":
             sets = [*self._sets.values()] if config.select == "worst-group" else [self.train_set]
@@ -201,7 +202,7 @@ def _keep_contexts(folder: Path, sets: Sequence[ContextImages], found: InferredC
 
 
 def _paths(sets: Sequence[ContextImages]) -> list[str]:
-    return [path for images in sets for path in images.paths]
+    return list(chain.from_iterable(images.paths for images in sets))
 
 
 def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> InferredContexts | None:
