@@ -42,7 +42,7 @@ class Demands:
             where contexts are its predictions, that a longer training is better in each of these
             groups follows from how they were made, and says nothing of contexts.
         are_mistakes: Whether contexts are what a short training mistakes samples for: then they
-            must also be neither hard images nor wrong labels (:mod:`pfdl.contexts.misled`).
+            must also be neither hard images nor wrong labels (``pfdl/contexts/misled.py``).
     """
 
     agreement: float | None = 0.8

@@ -67,7 +67,7 @@ def load_extractor(
     Args:
         network: ``"lite0"``, which comes with ``pfdl[pretrained]``; ``"torchvision/NAME"`` or
             ``"timm/NAME"``, whose weights these libraries download; or a network of your own by
-            :func:`pfdl.vision.register_backbone`, which brings its weights itself.
+            :func:`pfdl.register_backbone`, which brings its weights itself.
         weights: A local file of weights instead.
         size: Height and width of the images.
 
