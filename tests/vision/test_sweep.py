@@ -7,6 +7,7 @@ import shutil
 import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
+from optuna.samplers import TPESampler
 
 from pfdl.data import make_split, read_manifest
 from pfdl.vision import SweepConfig, TrainingStoppedError, sweeping
@@ -134,6 +135,17 @@ def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
     assert rates.between(0.001, 0.1).all()
     pd.testing.assert_frame_equal(more[:2], results)
     assert choice["settings"]["learning_rate"] in set(rates)
+
+
+def test_trials_whose_journal_is_lost_are_those_of_the_trainings(tmp_path, monkeypatch):
+    space = {**GRID, "learning_rate": FloatDistribution(0.001, 0.1), "epochs": [1]}
+    config = SweepConfig(space, seeds=1, trials=2)
+    results, choice = sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
+    (tmp_path / "run" / "study.log").write_text("damaged\n")
+    monkeypatch.setattr(sweeping, "TPESampler", lambda seed: TPESampler(seed=seed + 5))
+    again, same = sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
+    pd.testing.assert_frame_equal(again, results)
+    assert same["candidate"] == choice["candidate"]
 
 
 def test_a_candidate_that_is_proposed_again_is_not_trained_again(tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -34,7 +35,7 @@ from pfdl.data.context_images import StoredImages, store_images
 from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.objectives import make_objective
-from pfdl.runs import claim
+from pfdl.runs import CONFIG, claim, read_run
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
@@ -85,7 +86,8 @@ class SweepConfig:
     def __post_init__(self) -> None:
         check_choice("select", self.select, (*SELECTIONS, LEAVE_OUT))
         check_count("seeds", self.seeds, 1)
-        if given := sorted({"seed", "select", "objective_settings"} & set(self.space)):
+        given = sorted({"seed", "select", "objective_settings"} & set(self.space))
+        if given:
             raise ValueError(
                 f"the space has {given[0]!r}; give seeds=, select= or a setting such as"
                 " 'pfdl.weight'."
@@ -113,21 +115,23 @@ class SweepConfig:
 
     def distributions(self) -> dict[str, BaseDistribution]:
         """Return the space as Optuna knows it."""
-        return {
-            name: (
-                values if isinstance(values, BaseDistribution) else CategoricalDistribution(values)
-            )
-            for name, values in self.space.items()
-        }
+        known: dict[str, BaseDistribution] = {}
+        for name, values in self.space.items():
+            is_range = isinstance(values, BaseDistribution)
+            known[name] = values if is_range else CategoricalDistribution(values)
+        return known
 
     def combinations(self) -> list[dict[str, Any]]:
         """Return the values of every candidate, once; none where trials are proposed."""
-        found: dict[str, dict[str, Any]] = {}
-        for combination in product(*self.space.values()) if self.trials is None else ():  # type: ignore[arg-type]
+        if self.trials is not None:
+            return []
+        choices: Any = self.space.values()
+        by_name: dict[str, dict[str, Any]] = {}
+        for combination in product(*choices):
             values = dict(zip(self.space, combination, strict=True))
-            # A setting may not count in some of them
-            found.setdefault(self.candidate(values)[0], values)
-        return list(found.values())
+            name, _ = self.candidate(values)
+            by_name.setdefault(name, values)  # a setting may not count in some of them
+        return list(by_name.values())
 
     def candidate(self, values: Mapping[str, Any]) -> tuple[str, TrainingConfig]:
         """Return what tells a candidate from the others, such as ``"objective=pfdl, epochs=5"``,
@@ -139,9 +143,12 @@ class SweepConfig:
         varied = []
         for name, choices in self.space.items():
             part, dot, setting = name.partition(".")
-            if dot and part not in parts:
+            if not dot:
+                plain[name] = values[name]
+            elif part in parts:
+                of_parts.setdefault(part, {})[setting] = values[name]
+            else:
                 continue
-            (of_parts.setdefault(part, {}) if dot else plain)[setting or name] = values[name]
             if isinstance(choices, BaseDistribution) or len(choices) > 1:
                 varied.append(f"{name}={values[name]}")
         return ", ".join(varied) or "as given", TrainingConfig(**plain, objective_settings=of_parts)
@@ -186,52 +193,18 @@ def sweep(
             folder holds another run; more trials are the same run.
     """
     splits = [make_split(source, ratio=ratio, seed=seed) for seed in range(config.seeds)]
-    if "validation" not in splits[0].set_names:
-        raise ValueError(
-            "a sweep chooses by validation images, and the images do not suffice to hold any out."
-        )
-    if config.select == LEAVE_OUT and len(_contexts(splits[0])) < 2:
-        raise ValueError(
-            f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts."
-        )
-    combinations = config.combinations()
-    for values in combinations:
-        _, one = config.candidate(values)
-        parts: dict[str, Any] = dict(one.objective_settings)
-        objective = make_objective(one.objective, 2, num_classes=2, num_contexts=2, **parts)
-        check_contexts(one, objective, splits[0])
+    _check_images(config, splits[0])
     space = {name: distribution_to_json(one) for name, one in config.distributions().items()}
     settings = {**vars(config), "space": space, "ratio": ratio, "device": device}
     with claim(output, "sweep", settings, may_change=("trials", "device")):
         for seed, split in enumerate(splits):
             split.save(output / SPLIT.format(seed))
         study = resume_study(output, config)
-        for values in combinations[len(study.trials) :]:  # the others wait, or are done
-            study.enqueue_trial(values)
-        for trial in study.get_trials(
-            states=(TrialState.RUNNING,)
-        ):  # the process was killed; it starts again
-            study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+        _enqueue(study, config, output)
         done = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.FAIL)))
         if done < config.number:
-            for size in config.space.get("image_size", (TrainingConfig.image_size,)):  # type: ignore[union-attr]
-                with progress_bar(f"decoding images, {size} pixels", console) as show:
-                    store_images(source, output / "images" / str(size), size, on_progress=show)
-            work = partial(_try_candidate, output=output, config=config, device=device)
-            tasks = [{"number": number} for number in range(done, config.number)]
-            at_once = min(len(tasks), joblib.effective_n_jobs(jobs))
-            threads = share_of_threads(at_once)
-            say = (console or Console(quiet=True)).out
-            with progress_bar("training candidates", console) as show:
-                show(done, config.number)
-                for number, (_, found) in enumerate(
-                    run_tasks(work, tasks, at_once, threads, device), start=done + 1
-                ):
-                    show(number, config.number)
-                    say(
-                        printable(f"{number} of {config.number} candidates: {found}"),
-                        highlight=False,
-                    )
+            _store_sizes(config, source, output, console)
+            _try_candidates(config, output, range(done, config.number), device, jobs, console)
         results = study.trials_dataframe(
             ("number", "value", "intermediate_values", "user_attrs", "params", "state")
         )
@@ -240,6 +213,93 @@ def sweep(
         write_json(output / "chosen.json", choice)
         shutil.rmtree(output / "images", ignore_errors=True)
     return results, choice
+
+
+def _check_images(config: SweepConfig, split: Manifest) -> None:
+    """Refuse what the images do not allow, before anything is written."""
+    if "validation" not in split.set_names:
+        raise ValueError(
+            "a sweep chooses by validation images, and the images do not suffice to hold any out."
+        )
+    if config.select == LEAVE_OUT and len(_contexts(split)) < 2:
+        raise ValueError(
+            f"select is {LEAVE_OUT!r}, and the training images are not of several known contexts."
+        )
+    for values in config.combinations():
+        _, training = config.candidate(values)
+        parts: dict[str, Any] = dict(training.objective_settings)
+        objective = make_objective(training.objective, 2, num_classes=2, num_contexts=2, **parts)
+        check_contexts(training, objective, split)
+
+
+def _enqueue(study: optuna.Study, config: SweepConfig, output: Path) -> None:
+    """Let candidates that are prescribed, or were begun, wait for their turn."""
+    known = config.combinations()
+    if config.trials is not None and not study.trials:  # its journal may have been set aside
+        known = _values_of_trainings(output, config)
+    for values in known[len(study.trials) :]:
+        study.enqueue_trial(values)
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process was killed
+        study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+
+
+def _values_of_trainings(output: Path, config: SweepConfig) -> list[dict[str, Any]]:
+    """Return the values of each candidate of which there is a training, in the order of their
+    numbers; of others nothing.
+    """
+    values: dict[int, dict[str, Any]] = {}
+    for path in output.glob(f"{RUN.format('*', '*')}/{CONFIG}"):
+        number = int(path.parents[1].name.rpartition("-")[2])
+        with suppress(
+            OSError, ValueError, LookupError, TypeError
+        ):  # a damaged one is trained again
+            training = read_run(path.parent).settings["training"]
+            values[number] = _values_in_space(training, config)
+    return [values.get(number, {}) for number in range(max(values, default=-1) + 1)]
+
+
+def _values_in_space(training: Mapping[str, Any], config: SweepConfig) -> dict[str, Any]:
+    """Return the values that a training has of what a sweep varies, as far as it has them."""
+    values = {}
+    for name, distribution in config.distributions().items():
+        part, dot, setting = name.partition(".")
+        home = training["objective_settings"].get(part, {}) if dot else training
+        key = setting or name
+        if key in home and distribution._contains(distribution.to_internal_repr(home[key])):
+            values[name] = home[key]
+    return values
+
+
+def _store_sizes(
+    config: SweepConfig, source: ContextSource, output: Path, console: Console | None
+) -> None:
+    """Decode the images once to each size that is tried."""
+    sizes: Any = config.space.get("image_size", (TrainingConfig.image_size,))
+    for size in sizes:
+        with progress_bar(f"decoding images, {size} pixels", console) as show:
+            store_images(source, output / "images" / str(size), size, on_progress=show)
+
+
+def _try_candidates(
+    config: SweepConfig,
+    output: Path,
+    numbers: range,
+    device: str,
+    jobs: int,
+    console: Console | None,
+) -> None:
+    """Train the candidates that are missing, several at a time, and say what came of each."""
+    work = partial(_try_candidate, output=output, config=config, device=device)
+    tasks = [{"number": number} for number in numbers]
+    at_once = min(len(tasks), joblib.effective_n_jobs(jobs))
+    outcomes = run_tasks(work, tasks, at_once, share_of_threads(at_once), device)
+    say = (console or Console(quiet=True)).out
+    with progress_bar("training candidates", console) as show:
+        show(numbers.start, config.number)
+        for done, (_, outcome) in enumerate(outcomes, start=numbers.start + 1):
+            show(done, config.number)
+            sentence = f"{done} of {config.number} candidates: {outcome}"
+            say(printable(sentence), highlight=False)
 
 
 def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: str) -> str:
@@ -286,15 +346,15 @@ def _validate(
     if select != LEAVE_OUT:
         train(config, source, split, folder, device=device, devices=1)
         return 100 * read_kept_epoch(folder, select)[SELECTIONS[select]]
-    found = []
+    shares = []
     for number, context in enumerate(_contexts(split)):
         part = _leave_out(split, context)
         place = folder.with_name(f"{folder.name}-without-{number}")
         train(config, source, part, place, device=device, devices=1)
         result = evaluate(load_model(place), source, part, device=device)
         save_evaluation(place, result)
-        found.append(100 * result.overall)
-    return fmean(found)
+        shares.append(100 * result.overall)
+    return fmean(shares)
 
 
 def _contexts(split: Manifest) -> list[str]:
