@@ -1,8 +1,10 @@
 """Nothing but regular files of bounded size is read, and nothing but JSON is written as JSON."""
 
+import errno
 import json
 import math
 import os
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -95,3 +97,15 @@ def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path):
         read_frame(path)
     path.write_text("a,,\n1,2,3\n")  # as spreadsheets write empty columns
     assert read_frame(path).shape == (1, 3)
+
+
+def test_on_a_disk_that_is_read_only_the_sentence_names_the_file_that_was_to_be_written(
+    tmp_path, monkeypatch
+):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "a temporary file")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match=r"m\.csv cannot be written \(Read-only file system\)"):
+        write_json(tmp_path / "m.csv", {})

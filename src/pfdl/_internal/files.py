@@ -10,6 +10,7 @@ import os
 import stat
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,8 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
             temporary.replace(path)
     except BaseException as error:
         for temporary in new.values():
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # where nothing can be written, nothing can be removed
+                temporary.unlink(missing_ok=True)
         if not isinstance(error, OSError):
             raise
         # It names the file that a user knows, not the temporary one.

@@ -117,8 +117,10 @@ class SweepConfig:
         """Return the space as Optuna knows it."""
         known: dict[str, BaseDistribution] = {}
         for name, values in self.space.items():
-            is_range = isinstance(values, BaseDistribution)
-            known[name] = values if is_range else CategoricalDistribution(values)
+            if isinstance(values, BaseDistribution):
+                known[name] = values
+            else:
+                known[name] = CategoricalDistribution(values)
         return known
 
     def combinations(self) -> list[dict[str, Any]]:
