@@ -6,7 +6,7 @@ import fnmatch
 import shutil
 import signal
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -50,7 +50,8 @@ def list_names(
     and its paper. Objectives can be joined: irm+pfdl.
     """
     if what is None:
-        typer.echo("\n".join(_in_columns({f"pfdl list {key}": LISTS[key] for key in LISTS}, "*")))
+        commands = {f"pfdl list {key}": words for key, words in LISTS.items()}
+        typer.echo("\n".join(_in_columns(commands, "*")))
         return
     check_choice("what to list", what, LISTS)
     if what == "backbones":
@@ -74,14 +75,17 @@ def _describe_objectives() -> dict[str, str]:
 
     described = {}
     for one in list_objectives():
-        facts = [
-            one.summary or "(no description)",
-            f"Needs {' and '.join(one.needs) or 'nothing else'}.",
-            f"Settings: {', '.join(one.settings)}." if one.settings else "No settings.",
-            f"({one.reference})" if one.reference and one.reference not in one.summary else "",
-        ]
-        described[one.name] = " ".join(filter(None, facts))
+        facts = [one.summary or "(no description)"]
+        facts.append(f"Needs {' and '.join(one.needs) or 'nothing else'}.")
+        facts.append(_name_settings(one.settings) or "No settings.")
+        if one.reference and one.reference not in one.summary:
+            facts.append(f"({one.reference})")
+        described[one.name] = " ".join(facts)
     return described
+
+
+def _name_settings(settings: Sequence[str]) -> str:
+    return f"Settings: {', '.join(settings)}." if settings else ""
 
 
 def _describe_finders() -> dict[str, str]:
@@ -89,13 +93,14 @@ def _describe_finders() -> dict[str, str]:
 
     described = {}
     for one in list_contexts():
-        facts = [
-            one.summary or "(no description)",
-            "Reads the logits of a first network; unchecked." if one.reads == "logits" else "",
-            f"Settings: {', '.join(one.settings)}." if one.settings else "",
-            "Tried by auto." if one.automatic else "",
-        ]
-        described[one.name] = " ".join(filter(None, facts))
+        facts = [one.summary or "(no description)"]
+        if one.reads == "logits":
+            facts.append("Reads the logits of a first network; unchecked.")
+        if one.settings:
+            facts.append(_name_settings(one.settings))
+        if one.automatic:
+            facts.append("Tried by auto.")
+        described[one.name] = " ".join(facts)
     return described
 
 
@@ -104,13 +109,12 @@ def _describe_settings() -> dict[str, str]:
     for kind in (TrainingConfig, DataOptions, RunOptions):
         words = describe_settings(kind)
         for one in fields(kind):
-            if one.metadata:
-                typed = (
-                    f"--{one.name.replace('_', '-')}"
-                    if one.metadata["shown"]
-                    else f"--set {one.name}=VALUE"
-                )
-                described[one.name] = f"{words[one.name]} Default {one.default}. {typed}"
+            if not one.metadata:
+                continue
+            typed = f"--set {one.name}=VALUE"
+            if one.metadata["shown"]:
+                typed = f"--{one.name.replace('_', '-')}"
+            described[one.name] = f"{words[one.name]} Default {one.default}. {typed}"
     return described
 
 
@@ -170,10 +174,12 @@ class Commands(typer.core.TyperGroup):
 
     def _join(self, offered: Iterable[EntryPoint]) -> None:
         """Add commands of other packages; the library's own names are taken."""
-        loaded = {entry.name: _load(entry) for entry in offered if entry.name not in self.commands}
-        self.commands.update(
-            {name: command for name, command in loaded.items() if command is not None}
-        )
+        for entry in offered:
+            if entry.name in self.commands:
+                continue
+            command = _load(entry)
+            if command is not None:
+                self.commands[entry.name] = command
 
 
 MARKUP: Literal["markdown"] = "markdown"
