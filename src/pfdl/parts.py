@@ -80,7 +80,7 @@ class Part(AtomicModule):
         if a call cannot be recorded.
 
         A recorded call runs on the GPU alone: whatever Python does in it happens once. See
-        :meth:`note_replay`.
+        ``note_replay``.
         """
         return None
 

@@ -213,7 +213,7 @@ class Objective(AtomicModule):
 
     def prepare(self, labels: Tensor, contexts: Tensor) -> None:
         """Show the parts that read contexts the labels and contexts of all training samples, shape
-        (n,) each; see :meth:`pfdl.parts.Part.prepare`.
+        (n,) each, before the first batch.
         """
         for part in self._parts():
             if "environments" in part.needs:

@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from lightning.fabric import Fabric
@@ -32,6 +33,25 @@ SRUN = "srun"
 OURSELVES = "pfdl"
 
 
+class Launch(NamedTuple):
+    """The processes that train together.
+
+    Attributes:
+        by: Who starts them: torchrun, srun or pfdl.
+        per_node: How many there are on each node.
+        nodes: The number of nodes.
+    """
+
+    by: str
+    per_node: int
+    nodes: int
+
+    @property
+    def processes(self) -> int:
+        """The number of processes."""
+        return self.per_node * self.nodes
+
+
 def make_fabric(
     device: str, devices: int | None = 1, strategy: str = "auto", *, precision: str = "32"
 ) -> Fabric:
@@ -43,8 +63,8 @@ def make_fabric(
     processes are started: they run the command of this one from its beginning to this call.
     """
     kind, _, number = device.partition(":")
-    launcher, per_node, on_nodes = choose_devices(kind, devices, strategy)
-    processes = per_node * on_nodes
+    launch = choose_devices(kind, devices, strategy)
+    processes = launch.processes
     if world_size() > 1 and world_size() != processes:
         raise ValueError(
             f"{world_size()} processes are connected already, and {processes} would train; give as"
@@ -59,17 +79,18 @@ def make_fabric(
         )
     # Else one process in a Slurm job is taken for one of many
     environment: ClusterEnvironment = LightningEnvironment()
-    if launcher == TORCHRUN:
+    if launch.by == TORCHRUN:
         environment = TorchElasticEnvironment()
-    elif launcher == SRUN:
-        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning insists on it
+    elif launch.by == SRUN:
+        # Lightning insists on it
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(launch.per_node))
         environment = SLURMEnvironment(auto_requeue=False)  # a run folder resumes by itself
     try:
         with _quiet():
             fabric = Fabric(
                 accelerator="gpu" if kind == "cuda" else kind,
-                devices=[int(number)] if number else per_node,
-                num_nodes=on_nodes,
+                devices=[int(number)] if number else launch.per_node,
+                num_nodes=launch.nodes,
                 strategy=sharing,
                 precision=PRECISIONS[precision],  # type: ignore[arg-type]
                 plugins=[environment],
@@ -114,11 +135,8 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def choose_devices(
-    device: str, devices: int | None = None, strategy: str = "auto"
-) -> tuple[str, int, int]:
-    """Return who starts the processes that train together, how many on each node, and the number of
-    nodes.
+def choose_devices(device: str, devices: int | None = None, strategy: str = "auto") -> Launch:
+    """Return who starts the processes that train together, and how many.
 
     Raises:
         ValueError: If the arguments, those of :func:`pfdl.vision.train`, do not fit together.
@@ -127,17 +145,16 @@ def choose_devices(
     check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))
     if devices is not None:
         check_count("devices", devices, 1)
-    launcher = OURSELVES
-    per_node = devices or 1
-    on_nodes = 1
+    launch = Launch(OURSELVES, devices or 1, 1)
     if devices != 1:  # a process that trains alone may live in a job of many tasks
-        launcher, per_node, on_nodes = _launched() or (launcher, per_node, on_nodes)
+        launch = _launched() or launch
+    per_node = launch.per_node
     if devices not in (None, per_node):
         raise ValueError(
-            f"devices is {devices}, but {launcher} started {per_node}; give --devices {per_node} or"
-            " leave it out."
+            f"devices is {devices}, but {launch.by} started {per_node}; give --devices {per_node}"
+            " or leave it out."
         )
-    if per_node * on_nodes == 1 and strategy == "fsdp":
+    if launch.processes == 1 and strategy == "fsdp":
         raise ValueError(
             "strategy is 'fsdp', which shares a model among several devices, and there is one; give"
             " more."
@@ -148,17 +165,15 @@ def choose_devices(
             f"{per_node} processes on this machine need as many GPUs, and each sees {gpus}; give"
             " fewer devices, or let each process see all GPUs (srun --gpu-bind=none)."
         )
-    return launcher, per_node, on_nodes
+    return launch
 
 
-def _launched() -> tuple[str, int, int] | None:
-    """Return which launcher started this process, the processes per node and the nodes; None
-    without a launcher.
-    """
+def _launched() -> Launch | None:
+    """Return which launcher started this process, and how many; None without a launcher."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         processes = int(os.environ["WORLD_SIZE"])
         per_node = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
-        return TORCHRUN, per_node, processes // per_node
+        return Launch(TORCHRUN, per_node, processes // per_node)
     # Of the step, not of the job: a command in a batch script without srun is one process, whatever
     # the job has.
     processes = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
@@ -169,4 +184,4 @@ def _launched() -> tuple[str, int, int] | None:
         raise ValueError(
             f"srun started {processes} tasks on {on_nodes} nodes; give each node as many."
         )
-    return SRUN, processes // on_nodes, on_nodes
+    return Launch(SRUN, processes // on_nodes, on_nodes)

@@ -85,20 +85,22 @@ class RunningMeans:
             ValueError: If it is something else; nothing changes then.
         """
         for name, entry in state.items():
-            total, count = (
-                entry.get(key) if isinstance(entry, Mapping) else None for key in ("sum", "samples")
-            )
-            if (
-                not isinstance(total, Tensor)
-                or total.shape != ()
-                or type(count) is not int
-                or count < 1
-            ):
+            if not _is_sum(entry):
                 raise ValueError(
                     f"the running mean of {name!r} is not a sum and a number of samples."
                 )
         self._sums = {name: entry["sum"].detach().float().clone() for name, entry in state.items()}
         self.samples = {name: entry["samples"] for name, entry in state.items()}
+
+
+def _is_sum(entry: object) -> bool:
+    """Return whether something read from a state is a sum and a number of samples."""
+    if not isinstance(entry, Mapping):
+        return False
+    total = entry.get("sum")
+    samples = entry.get("samples")
+    is_scalar = isinstance(total, Tensor) and total.shape == ()
+    return is_scalar and type(samples) is int and samples >= 1
 
 
 def judge(logits: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:

@@ -103,8 +103,7 @@ def train(
         ImportError: If a package that the config asks for is not installed.
         TrainingStoppedError: After Ctrl-C or SIGTERM during the epochs; everything is saved.
     """
-    _, per_node, on_nodes = choose_devices(device, devices, strategy)
-    processes = per_node * on_nodes
+    processes = choose_devices(device, devices, strategy).processes
     check_sets(config, manifest)
     if config.batch_size % processes:  # before other processes are started
         raise ValueError(
@@ -123,25 +122,20 @@ def train(
         state = run_on_first(lambda: _open_folder(folder, settings, manifest, held))
         if state is not None and state["finished"]:
             return folder
-        describe: Callable[[Tensor], Tensor] | None = None
-        if config.pretrained or config.weights is not None:  # the network has learnt something
-            describe = partial(embed, model.backbone, device=resolve_device(device))
+        first_loop = partial(_first_loop, config, source, manifest, fabric, num_workers, shows)
         first_network = None
         if reads_logits(config.infer_by):
-            first_network = FirstNetwork(
-                partial(_first_loop, config, source, manifest, fabric, num_workers, shows),
-                shows=shows,
-            )
+            first_network = FirstNetwork(first_loop, shows=shows)
         data = TrainingData(
             config,
             source,
             manifest,
             num_workers=num_workers,
-            describe=describe,
+            describe=_describe_by(model, device),
             first_network=first_network,
             folder=folder,
         )
-        del describe, first_network
+        del first_network
         if shows:
             _say_contexts(data)
         model.check_contexts(data.train_set.contexts)
@@ -153,8 +147,7 @@ def train(
         if state is not None:
             keeper.restore(state)
         del state  # as large as the model
-        logs = tensorboard and rank() == 0 and find_spec("tensorboard") is not None
-        writer = held.enter_context(_tensorboard(folder)) if logs else None
+        writer = held.enter_context(_tensorboard(folder)) if tensorboard and _can_log() else None
         validation = data.validation_loader(fabric.device)
         try:
             _run(keeper, validation, _Teller(loop, shows), writer)
@@ -162,6 +155,13 @@ def train(
             check_folder(folder)  # without it another file fails first, and less clearly
             raise
     return folder
+
+
+def _describe_by(model: Classifier, device: str) -> Callable[[Tensor], Tensor] | None:
+    """Return what gives the features of a network that has learnt something; None if it has not."""
+    if not model.config.pretrained and model.config.weights is None:
+        return None
+    return partial(embed, model.backbone, device=resolve_device(device))
 
 
 def _check_alike(settings: Mapping[str, Any]) -> None:
@@ -249,6 +249,11 @@ def _run(
                     writer.add_scalar(name, value, loop.epoch - 1)
             teller.after_epoch(row)
         keeper.finish()
+
+
+def _can_log() -> bool:
+    """Return whether this process logs, and TensorBoard is installed."""
+    return rank() == 0 and find_spec("tensorboard") is not None
 
 
 class _LateWriter:

@@ -79,7 +79,7 @@ class EnvironmentPenalty(Penalty):
 
     def membership(self, environments: Tensor) -> Tensor | None:
         """Return whether each sample, (n,), is in each environment of the training set, (n, e), as
-        0.0 and 1.0; None before :meth:`prepare`, or if there are environments beside these.
+        0.0 and 1.0; None before ``prepare``, or if there are environments beside these.
         """
         check_environments(environments, len(environments))
         if self._number is None or (may_look() and int(environments.max()) >= self._number):
