@@ -18,7 +18,7 @@ $(READY): pyproject.toml lab/pyproject.toml constraints.txt
 
 setup: $(READY) ## set up the virtual environment, which every other target does too
 
-demo: $(READY) ## the three experiments in small, in minutes without data or GPU, and one page about them
+demo: $(READY) ## a shortcut found, repaired and proved, a table that leaks, the paper in small: minutes, no data, no GPU
 	$(BIN)/pfdl demo
 
 test: $(READY) ## run the tests; COVERAGE=1 also counts the lines they run, at least 95 %

@@ -10,6 +10,7 @@ import typer
 from tests.cli.typing_commands import typed
 from tests.test_docs import OF_THE_LABORATORY, PAGES, name, run_blocks
 from tests.test_package import modules_after
+from typer.testing import CliRunner
 
 import pfdl
 from pfdl.cli.main import app
@@ -76,3 +77,12 @@ def test_every_command_and_option_that_a_page_shows_exists():
 def test_a_mistake_is_a_sentence_before_anything_is_written(line, message, tmp_path):
     assert message in typed(f"{line} -o {tmp_path / 'out'}", fails=True).stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [("table1", "mmads"), ("Table-II", "nico"), ("table3", "colored-mnist")]
+)
+def test_a_table_asked_for_by_its_number_is_named(number, name):
+    answer = CliRunner().invoke(app, ["reproduce", number])
+    assert answer.exit_code == 2
+    assert f"{number} of the paper is 'pfdl reproduce {name}'." in answer.stderr

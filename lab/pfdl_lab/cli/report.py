@@ -71,8 +71,9 @@ def demo(
         Path, typer.Option("--output", "-o", help="Folder for the runs and the page.")
     ] = Path("runs/demo"),
 ) -> None:
-    """Show all three experiments in small: about two minutes on two cores, no data, no GPU, one
-    page at the end.
+    """Show a shortcut found, repaired and proved, a table that leaks, and the paper in small.
+
+    About two minutes on two cores; no data, no GPU; one page at the end.
 
     An interrupted demonstration resumes when started again. The page opens in a browser if the
     session is interactive.
@@ -82,9 +83,9 @@ def demo(
     with exit_on_user_error():
         from pfdl_lab import demo as demonstration
 
-        page, written = demonstration.run(output, Console(stderr=True))
-        for title, finding in written.findings.items():
-            typer.echo(f"{title}: {finding}")
+        page, findings = demonstration.run(output, Console(stderr=True))
+        for finding in findings:
+            typer.echo(finding)
         open_in_browser(page)
         typer.echo(page)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -223,7 +223,27 @@ def leaks(
     print_summary(output)
 
 
+TABLES_OF_THE_PAPER = {
+    "mmads": ("table1", "table-1", "tablei", "table-i"),
+    "nico": ("table2", "table-2", "tableii", "table-ii"),
+    "colored-mnist": ("table3", "table-3", "tableiii", "table-iii", "cmnist", "coloredmnist"),
+}
+
+
+class Tables(typer.core.TyperGroup):
+    """The tables by the names of their data; asked for by number, it says which is meant."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a name; None if there is none."""
+        for name, numbered in TABLES_OF_THE_PAPER.items():
+            if cmd_name.lower() in numbered:
+                typer.echo(f"Error: {cmd_name} of the paper is 'pfdl reproduce {name}'.", err=True)
+                raise typer.Exit(2)
+        return super().get_command(ctx, cmd_name)
+
+
 app = typer.Typer(
+    cls=Tables,
     help="Rerun a table of the paper, beside the paper's own figures, or a study of ours.",
     subcommand_metavar="mmads|colored-mnist|nico|readout|spuco-mnist|leaks",
     no_args_is_help=True,
