@@ -150,6 +150,20 @@ def test_a_penalty_inside_a_checkpointed_part_is_refused(reentrant):
     assert penalty.completed_fits <= 1
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_fit_inside_a_checkpointed_part_is_refused(reentrant):
+    penalty = make()
+    backbone = nn.Linear(6, 6)
+
+    def part(x):
+        features = backbone(x)
+        penalty.fit_step(features)
+        return features.sum()
+
+    with pytest.raises(RuntimeError, match="g would learn twice from one batch"):
+        checkpoint(part, batch().requires_grad_(), use_reentrant=reentrant).backward()
+
+
 def test_forward_mode_differentiation_is_refused():
     penalty = make()
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="no forward-mode derivative"):

@@ -338,15 +338,16 @@ class PartialDecorrelation(Part):
 
     def _prepare(self, features: Tensor, *, fits: bool) -> MiniBatch:
         """Check a batch, in all processes that train together, before anything is updated."""
-        has_company = (self.training or fits) and world_size() > 1
+        is_joint = (self.training or fits) and world_size() > 1
         try:
-            self._check(features, fits=fits, alone=not has_company)
+            self._check(features, fits=fits, alone=not is_joint)
             weight = self.current_weight(self.completed_fits + 1 if fits else None)
         except Exception as problem:
-            if has_company:
+            if is_joint:
                 join_batches(0, problem)  # the others would wait for a process that raised alone
             raise
-        batch = self._join(features) if has_company else Batch(len(features))
+        batch = self._join(features) if is_joint else Batch(len(features))
+        # What inference mode made has no part in autograd
         u = features.clone() if features.is_inference() else features
         u = u.to(self.decomposition.first_weight.dtype)
         if self.standardize:
@@ -355,8 +356,10 @@ class PartialDecorrelation(Part):
 
     def _check(self, features: Tensor, *, fits: bool, alone: bool) -> None:
         """Raise unless this process can use the features."""
-        check = check_features if alone else check_matrix  # other processes may have the rows
-        check("features", features, self.decomposition.num_features)
+        if alone:
+            check_features("features", features, self.decomposition.num_features)
+        else:  # the other processes may have the rows
+            check_matrix("features", features, self.decomposition.num_features)
         if fits and _is_in_backward_pass():
             raise RuntimeError(
                 "g would be fitted during a backward pass, as checkpointing does when it computes a"
