@@ -9,7 +9,7 @@ import math
 import os
 import stat
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,15 +183,20 @@ def _find_separator(start: str) -> str:
     """
     lines = [line for line in start.splitlines()[:50] if line.strip()] or [""]
 
-    def count_cells(separator: str) -> int:
-        try:
-            counts = {len(row) for row in csv.reader(lines[:-1] or lines, delimiter=separator)}
-        except csv.Error:  # for what is no text at all
-            return 0
-        return counts.pop() if len(counts) == 1 else 0
+    whole = lines[:-1] or lines
+    best = max(SEPARATORS, key=lambda separator: _count_cells(whole, separator))
+    if _count_cells(whole, best) > 1:
+        return best
+    return max(SEPARATORS, key=lines[0].count)
 
-    best = max(SEPARATORS, key=count_cells)
-    return best if count_cells(best) > 1 else max(SEPARATORS, key=lines[0].count)
+
+def _count_cells(lines: Sequence[str], separator: str) -> int:
+    """Return how many cells each line has; 0 where they have different numbers."""
+    try:
+        counts = {len(row) for row in csv.reader(lines, delimiter=separator)}
+    except csv.Error:  # for what is no text at all
+        return 0
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def read_json(path: Path, limit: int = MAX_TEXT) -> Any:

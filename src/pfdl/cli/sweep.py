@@ -133,16 +133,19 @@ def _read_values(name: str, text: str) -> list[Any] | BaseDistribution:
     from optuna.distributions import FloatDistribution, IntDistribution
 
     read = json_or_text if "." in name else partial(read_setting, TrainingConfig, name)
-    low, dots, high = text.partition("..")
-    ends = [read(low), read(high)] if dots else []
-    if ends and all(isinstance(end, (int, float)) for end in ends):  # a path may have two dots, too
-        if not ends[0] < ends[1]:
-            raise ValueError(
-                f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first."
-            )
-        kind = IntDistribution if all(isinstance(end, int) for end in ends) else FloatDistribution
-        return kind(low=ends[0], high=ends[1], log=0 < ends[0] <= ends[1] / 10)
-    return [read(value) for value in text.split(",")]
+    first, dots, last = text.partition("..")
+    low, high = (read(first), read(last)) if dots else (None, None)
+    # A path may have two dots, too
+    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
+        return [read(value) for value in text.split(",")]
+    if not low < high:
+        raise ValueError(
+            f"--set {name} is {text!r}; a range is LOW..HIGH with two numbers, the lower first."
+        )
+    spans_decades = 0 < low <= high / 10
+    if isinstance(low, int) and isinstance(high, int):
+        return IntDistribution(low, high, log=spans_decades)
+    return FloatDistribution(low, high, log=spans_decades)
 
 
 def _print(results: pd.DataFrame, choice: Mapping[str, Any], select: str) -> None:
