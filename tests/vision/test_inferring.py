@@ -137,3 +137,17 @@ def test_contexts_are_recognised_in_samples_that_are_mixed_otherwise():
     assert not assign_contexts(features, labels, noise, other, their_labels).is_sound
     one = assign_contexts(features, labels, np.zeros(800, dtype=int), other, their_labels)
     assert not one.contexts.any()
+
+
+def test_the_test_images_of_a_run_alone_are_enough(data, plain, tmp_path, monkeypatch):
+    """Features of the training images need not be given; then nobody knows what was usual."""
+    _, source, manifest = data
+    monkeypatch.setenv(embedding.CACHE, str(tmp_path))
+    alone = Pictures({"test": draw_features(500, 0.5, 2)})
+    features = FeatureImages(alone, alone.table)
+    found = diagnose_images(plain, features, manifest)
+    assert len(found.rows) == 500
+    assert found.answer == "cannot tell"
+    assert found.found.gap is not None  # from what the run logged
+    with_all = FeatureImages(alone, source.pictures.table)
+    assert diagnose_images(plain, with_all, manifest).answer == "yes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfdl._internal.files import read_frame, write_atomically
+from pfdl.data.manifest import ManifestRow
 from pfdl.data.sources import ContextSource, Sample
 
 PATHS = "paths"
@@ -229,7 +230,7 @@ class FeatureImages:
                 f"there are no features of {len(absent)} of {len(rows)} images, such as"
                 f" {absent[0]!r}; make the file again from this data: pfdl embed."
             )
-        self._rows = rows
+        self._rows, self._by_hash = rows, by_hash
         self._matrix = torch.from_numpy(table.matrix)
 
     @property
@@ -242,13 +243,31 @@ class FeatureImages:
         """Return the description of the images."""
         return self.pictures.description
 
+    def holds(self, images: Iterable[ManifestRow]) -> bool:
+        """Return whether there are features of all these images, which may be none of the
+        source's.
+        """
+        return all(image.path in self._rows or image.sha256 in self._by_hash for image in images)
+
     def load(self, path: str, size: int, sha256: str) -> Tensor:
         """Return the features of one image, shape (num_features,), whatever the size."""
-        del size, sha256  # an image of another content has another row, or none
+        del size
         row = self._rows.get(path)
+        if row is None:  # an image of the file that the source does not have
+            row = self._by_hash.get(sha256)
         if row is None:
             raise ValueError(f"there are no features of {path!r}.")
         return self._matrix[row]
+
+
+def is_at_hand(source: ContextSource, images: Sequence[ManifestRow]) -> bool:
+    """Return whether images of a split can be asked of a source that has its test images."""
+    if isinstance(source, FeatureImages):
+        return source.holds(images)
+    named = {sample.path for sample in source.samples}
+    root = getattr(source, "root", None)
+    others = [image.path for image in images if image.path not in named]
+    return not others or (root is not None and all((root / path).is_file() for path in others))
 
 
 def pictures_of(source: ContextSource) -> ContextSource:

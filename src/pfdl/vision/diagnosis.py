@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pfdl.contexts.groups import Accuracies, Mixture, measure_accuracy, name_class
 from pfdl.contexts.sources import Describe
 from pfdl.data.context_images import ContextImages
-from pfdl.data.features import FeatureImages, pictures_of
+from pfdl.data.features import FeatureImages, is_at_hand, pictures_of
 from pfdl.data.manifest import Manifest, ManifestRow
 from pfdl.data.sources import ContextSource
 from pfdl.diagnosis import Comparison, Diagnosis, Gap, compare_reliance, count_groups, diagnose
@@ -196,12 +196,15 @@ def diagnose_images(
     contexts = _find_contexts(config, source, manifest, trained_on or manifest, describing, say)
     found = _judge(rows, predictions, contexts, features)
     validation = None
+    held_out = manifest.rows_of("validation") if "validation" in manifest.set_names else ()
+    is_refitted = (trained.folder / REFIT).exists()
     if (
-        "validation" in manifest.set_names
-        and found.accuracies is not None
-        and not (trained.folder / REFIT).exists()
+        found.accuracies is not None
+        and held_out
+        and not is_refitted
+        and is_at_hand(given, held_out)
     ):
-        say(f"Classifying {len(manifest.rows_of('validation'))} validation images")
+        say(f"Classifying {len(held_out)} validation images")
         validation = evaluate(trained, source, manifest, set_name="validation", device=device)
         mixed = _in_training_mixture(validation, source, manifest)
         gap = Gap(validation.overall, validation.images, found.accuracies.overall, len(rows), mixed)
@@ -288,9 +291,10 @@ def _find_properties(
     if source is None:
         return ()
     say("Looking at the properties of the files")
-    return find_properties(
-        source, manifest.rows_of("train" if "train" in manifest.set_names else "test"), size
-    )
+    rows = manifest.rows_of("test")
+    if "train" in manifest.set_names and is_at_hand(source, manifest.rows_of("train")):
+        rows = manifest.rows_of("train")
+    return find_properties(source, rows, size)
 
 
 def _judge(
@@ -436,7 +440,7 @@ def _training_images(
     """Return the training images of a run, or the features that were kept of them; None where
     neither is at hand.
     """
-    if "train" in manifest.set_names:
+    if "train" in manifest.set_names and is_at_hand(source, manifest.rows_of("train")):
         return _described(source, manifest, "train", size, numbers)
     if "train" not in trained_on.set_names or not isinstance(source, FeatureImages):
         return None
