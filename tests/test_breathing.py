@@ -30,7 +30,6 @@ EXCEPTIONS = {
         "vision/embedding.py embed_images",
         "vision/refitting.py refit",
         "vision/sweeping.py sweep",
-        "vision/training.py train",
     },
     # Tables of two dimensions
     "a comprehension in a comprehension": {

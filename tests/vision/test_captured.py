@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -129,22 +130,30 @@ def state_of(loop):
 
 
 def assert_equal_states(mine, other):
-    mine, other = state_of(mine), state_of(other)
+    mine = state_of(mine)
+    other = state_of(other)
     assert mine.keys() == other.keys()
     different = [name for name, value in mine.items() if not torch.equal(value, other[name])]
     assert different == []
+
+
+def train_both_ways(objective="erm", **changes):
+    """Train with and without recordings, assert that nothing differs, and return the former."""
+    backbone = changes.pop("backbone", None)
+    recorded = make_loop(objective, backbone=copy.deepcopy(backbone), **changes)
+    means = finish(recorded)
+    plain = make_loop(objective, capture="never", backbone=backbone, **changes)
+    assert finish(plain) == means
+    assert "capture is 'never'" in plain.pace
+    assert_equal_states(recorded, plain)
+    return recorded
 
 
 @needs_gpu
 @pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize("objective", RECORDED)
 def test_a_recorded_training_is_the_same_bit_for_bit(objective):
-    recorded, plain = (make_loop(objective, capture=capture) for capture in ("auto", "never"))
-    means, plain_means = finish(recorded), finish(plain)
-    assert "recorded and replayed" in recorded.pace
-    assert "capture is 'never'" in plain.pace
-    assert_equal_states(recorded, plain)
-    assert means == plain_means
+    assert "recorded and replayed" in train_both_ways(objective).pace
 
 
 @needs_gpu
@@ -161,38 +170,23 @@ def test_a_recorded_training_is_the_same_bit_for_bit(objective):
     ids=str,
 )
 def test_schedules_and_settings_reach_a_recorded_step(changes):
-    recorded, plain = (make_loop("pfdl", capture=name, **changes) for name in ("auto", "never"))
-    means, plain_means = finish(recorded), finish(plain)
-    assert "recorded and replayed" in recorded.pace
-    assert_equal_states(recorded, plain)
-    assert means == plain_means
+    assert "recorded and replayed" in train_both_ways("pfdl", **changes).pace
 
 
 @needs_gpu
 @pytest.mark.usefixtures("deterministic")
 def test_a_recorded_step_draws_what_its_seed_says():
     torch.manual_seed(1)
-    backbone = Dropping()
-    recorded, plain = (
-        make_loop(capture=name, backbone=copy.deepcopy(backbone)) for name in ("auto", "never")
-    )
-    finish(recorded)
-    finish(plain)
-    assert "recorded and replayed" in recorded.pace
-    assert_equal_states(recorded, plain)
+    assert "recorded and replayed" in train_both_ways(backbone=Dropping()).pace
 
 
 @needs_gpu
 @pytest.mark.usefixtures("deterministic")
 def test_a_weight_that_changes_is_recorded_again():
     settings = {"irm": {"weight": 10.0, "anneal": 7}}
-    recorded, plain = (
-        make_loop("irm", capture=name, objective_settings=settings) for name in ("auto", "never")
-    )
-    finish(recorded)
-    finish(plain)
-    assert recorded.model.objective.penalties[0].completed_calls == 2 * (IMAGES // 8)
-    assert_equal_states(recorded, plain)
+    loop = train_both_ways("irm", objective_settings=settings)
+    (irm,) = loop.model.objective.penalties
+    assert irm.completed_calls == 2 * (IMAGES // 8)
 
 
 @needs_gpu
@@ -254,15 +248,7 @@ class Refusing(Dropping):
 @pytest.mark.usefixtures("deterministic")
 def test_a_recording_that_fails_leaves_the_training_as_it_was():
     torch.manual_seed(1)
-    backbone = Refusing()
-    recorded, plain = (
-        make_loop("pfdl", capture=name, backbone=copy.deepcopy(backbone))
-        for name in ("auto", "never")
-    )
-    means, plain_means = finish(recorded), finish(plain)
-    assert "recording one failed" in recorded.pace
-    assert_equal_states(recorded, plain)
-    assert means == plain_means
+    assert "recording one failed" in train_both_ways("pfdl", backbone=Refusing()).pace
 
 
 @needs_gpu
@@ -277,14 +263,12 @@ def test_trainings_side_by_side_are_those_that_run_alone():
         return means, {name: value.cpu() for name, value in model.backbone.state_dict().items()}
 
     alone = {seed: train(seed) for seed in range(3)}
-    tasks = [(seed, lambda seed=seed: train(seed)) for seed in range(3)]
-    together = dict(run_interleaved(tasks, 3, "cuda"))
-    assert {seed: means for seed, (means, _) in together.items()} == {
-        seed: means for seed, (means, _) in alone.items()
-    }
-    for seed, (_, weights) in alone.items():
+    tasks = [(seed, partial(train, seed)) for seed in range(3)]
+    for seed, (means, weights) in run_interleaved(tasks, 3, "cuda"):
+        means_alone, weights_alone = alone[seed]
+        assert means == means_alone
         for name, value in weights.items():
-            assert torch.equal(value, together[seed][1][name])
+            assert torch.equal(value, weights_alone[name])
 
 
 def test_without_a_gpu_nothing_is_recorded():
