@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from torch.utils.data import get_worker_info
 
@@ -25,6 +27,7 @@ from pfdl.vision import TrainingStoppedError, resume, training_data
 from pfdl.vision.resume import STATE
 from tests.cli.typing_commands import typed
 from tests.hostile.killing_driver import TRAINING, content, pictures
+from tests.hostile.tampering import full_disk
 from tests.processes import Forked
 from tests.vision.interrupted import assert_same_end, interrupt, interrupting, run
 
@@ -153,3 +156,18 @@ def test_a_clock_that_jumps_changes_nothing(jump, tmp_path, monkeypatch):
         os.utime(path, (now() + jump, now() + jump))
     assert_same_end(run(tmp_path / "run"), expected)
     assert (tmp_path / "run" / CONFIG).exists()
+
+
+def test_a_page_that_a_full_disk_does_not_take_is_a_sentence_and_the_old_page_stays(tmp_path):
+    table, page = tmp_path / "table.csv", tmp_path / "page.html"
+    rng = np.random.default_rng(0)
+    columns = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "y"])
+    columns.to_csv(table, index=False)
+    page.write_text("old")
+    command = f"diagnose {table} --target y -o {page}"
+    with full_disk():
+        assert "No space left on device" in typed(command, fails=True).output
+    assert page.read_text() == "old"
+    assert sorted(tmp_path.iterdir()) == [page, table]
+    typed(command)
+    assert "<html" in page.read_text()
