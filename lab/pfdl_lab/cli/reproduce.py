@@ -223,6 +223,33 @@ def leaks(
     print_summary(output)
 
 
+def shortcuts(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder with pacs/, petscapes/ and leaves/; not needed if all is cached."
+        ),
+    ] = None,
+    cache: Annotated[Path, typer.Option(help="Folder of the features.")] = Path("runs/features"),
+    output: Output = Path("runs/shortcuts"),
+    sets: Annotated[str | None, typer.Option(help="Sets, with commas between.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of each set.")] = 2,
+    first_draw: Annotated[int, typer.Option(min=0, help="Number of the first draw.")] = 10,
+) -> None:
+    """Infer contexts in photographs with a shortcut, and in controls; a study of ours.
+
+    An interrupted run resumes when started again with the same output folder.
+
+        pfdl reproduce shortcuts photographs/ --draws 2
+    """
+    from pfdl_lab.shortcuts import run as study
+
+    config = study.ShortcutsConfig(draws=draws, first_draw=first_draw)
+    if sets is not None:
+        config = replace(config, sets=sets.split(","))
+    study.print_summary(study.run(config, data, cache, output))
+
+
 TABLES_OF_THE_PAPER = {
     "mmads": ("table1", "table-1", "tablei", "table-i"),
     "nico": ("table2", "table-2", "tableii", "table-ii"),
@@ -245,7 +272,7 @@ class Tables(typer.core.TyperGroup):
 app = typer.Typer(
     cls=Tables,
     help="Rerun a table of the paper, beside the paper's own figures, or a study of ours.",
-    subcommand_metavar="mmads|colored-mnist|nico|readout|spuco-mnist|leaks",
+    subcommand_metavar="mmads|colored-mnist|nico|readout|spuco-mnist|leaks|shortcuts",
     no_args_is_help=True,
 )
 add_command(app, "mmads", mmads)
@@ -254,3 +281,4 @@ add_command(app, "nico", nico)
 add_command(app, "readout", readout)
 add_command(app, "spuco-mnist", spuco_mnist)
 add_command(app, "leaks", leaks)
+add_command(app, "shortcuts", shortcuts)
