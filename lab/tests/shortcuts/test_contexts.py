@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pfdl_lab.shortcuts import embedding
+from pfdl_lab.shortcuts import alarms, embedding
 from pfdl_lab.shortcuts.pools import CHANGES, RATIO, SIZE, draw, load_pool
 from pfdl_lab.shortcuts.run import ShortcutsConfig, run, summarise
 
@@ -123,3 +123,18 @@ def test_images_are_embedded_once_with_and_without_the_cue(tmp_path, monkeypatch
         assert stored["names"][0] == "petscapes/cat_solid/barn/0.jpg"
     with pytest.raises(FileNotFoundError, match="no images of leaves"):
         embedding.embed_pool("leaves", tmp_path, tmp_path / "cache")
+
+
+def test_data_without_contexts_raise_no_alarm():
+    results = alarms.run([0])
+    assert set(results["kind"]) == set(alarms.MADE)
+    assert (results["contexts"] == 1).all(), results
+
+
+def test_pretrained_features_without_contexts_are_drawn_by_style(tmp_path):
+    rng = np.random.default_rng(0)
+    places = [("dog", "cartoon"), ("dog", "photo"), ("horse", "cartoon"), ("horse", "photo")]
+    names = [f"pacs/{place[0]}/{place[1]}/{i}.jpg" for place in places for i in range(70)]
+    np.savez(tmp_path / "pacs.npz", features=rng.normal(size=(280, 12)), names=np.array(names))
+    results = alarms.run([0], tmp_path)
+    assert results["contexts"].tolist() == [1, 1]
