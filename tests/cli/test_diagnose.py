@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 from pfdl.data import make_mmads
 from pfdl.report.diagnosis_page import THUMBNAILS
 from tests.browsing import PHONE, needs_browser
-from tests.cli.typing_commands import FAST, draw_all, typed
+from tests.cli.typing_commands import FAST, draw, draw_all, typed
 
 EVIL = "<script>window.hacked = 1<"
 
@@ -198,3 +198,28 @@ def test_images_without_contexts_get_inferred_ones_or_no_answer(photos, tmp_path
     html = output.read_text()
     assert '<p class="unclear">Does run rely on the context? Cannot tell' in html
     assert "accuracy (%) by class" in html
+
+
+def test_contexts_that_a_table_names_later_are_measured_and_the_advice_runs(tmp_path, monkeypatch):
+    """The run was trained without contexts; the table has those of all its images."""
+    monkeypatch.chdir(tmp_path)
+    lines = ["path,label,split,place"]
+    for part, usual, rare in (("train", 40, 6), ("test", 40, 40)):
+        for label, name in enumerate(("cat", "dog")):
+            for context, colour in enumerate(("red", "blue")):
+                count = usual if label == context else rare
+                folder = tmp_path / "photos" / part / name
+                seed = 10 * label + context + 100 * (part == "test")
+                draw(folder / colour, count, seed=seed, brightness=10 * label, channel=2 * context)
+                for number in range(count):
+                    (folder / colour / f"{number}.png").rename(folder / f"{colour}{number}.png")
+                    lines.append(f"{part}/{name}/{colour}{number}.png,{name},{part},{colour}")
+    (tmp_path / "photos" / "table.csv").write_text("\n".join(lines))
+    typed(f"train photos {FAST.replace('--epochs 1', '--epochs 15')} -o plain")
+    result = typed("diagnose plain photos/table.csv --columns context=place --device cpu")
+    assert "The split has no contexts; the data names those of " in result.output
+    assert "Does plain rely on the context? YES" in result.output
+    advised = result.output.partition("  pfdl train ")[2].splitlines()[0]
+    assert "--contexts known" in advised
+    again = typed(f"train {advised} --device cpu --no-export")
+    assert "plain-groups" in again.output

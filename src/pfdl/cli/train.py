@@ -79,6 +79,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import make_split, read_manifest
+    from pfdl.data.splits import name_contexts
     from pfdl.vision import load_model, train as train_network
     from pfdl.vision.launching import make_fabric
 
@@ -90,6 +91,10 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     folder = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
     source = open_source(data, options, given)
+    if given is not None:
+        given, note = name_contexts(given, source)
+        if note and is_first:
+            typer.echo(f"Note: {note}", err=True)
     split = given or make_split(source, ratio=run.ratio, seed=config.seed)
     if is_first:
         typer.echo(_describe(config, device), err=True)
