@@ -81,23 +81,34 @@ def test_exact_sampler_agrees_with_plain_rejection(setting, p, r):
     assert stats.ks_2samp(*distance).pvalue > 1e-4
 
 
-def test_states_what_is_true():
-    data = make_mmads(50, 20, -2.0, "s_to_v", seed=0)
-    assert isinstance(data, MMADS)
-    assert data.X.shape == (50, 20)
-    assert data.y.shape == (50,)
+@pytest.fixture(scope="module")
+def data():
+    return make_mmads(50, 20, -2.0, "s_to_v", seed=0)
+
+
+def test_the_coefficients_are_a_cycle_on_the_stable_columns(data):
     assert np.allclose(data.beta[:6], [1 / 3, -2 / 3, 1, -1 / 3, 2 / 3, -1])
     assert np.allclose(data.beta[6:10], data.beta[:4])
     assert not data.beta[10:].any()
+
+
+def test_it_says_which_columns_are_stable_and_which_biased(data):
     assert data.stable.tolist() == list(range(10))
     assert data.unstable.tolist() == list(range(10, 20))
     assert data.biased.tolist() == [10, 11]
-    assert (data.r, data.setting) == (-2.0, "s_to_v")
+    assert data.r == -2.0
+    assert data.setting == "s_to_v"
+
+
+def test_the_frame_has_the_columns_by_name_and_the_outcome_last(data):
+    assert isinstance(data, MMADS)
+    assert data.X.shape == (50, 20)
     frame = data.frame()
-    assert frame.columns.tolist() == [f"S{i}" for i in range(1, 11)] + [
-        f"V{i}" for i in range(1, 11)
-    ] + ["y"]
+    stable = [f"S{number}" for number in range(1, 11)]
+    unstable = [f"V{number}" for number in range(1, 11)]
+    assert frame.columns.tolist() == [*stable, *unstable, "y"]
     assert np.array_equal(frame["V3"], data.X[:, 12])
+    assert np.array_equal(frame["y"], data.y)
 
 
 def test_same_seed_same_data_and_generators_are_welcome():

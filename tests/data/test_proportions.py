@@ -39,6 +39,38 @@ def even(count, classes=3, contexts=4):
     return {(f"class{i}", f"context{j}"): count for i in range(classes) for j in range(contexts)}
 
 
+def name_cells(counts):
+    """Return how many images each class has in each context."""
+    cells = {}
+    for number, row in enumerate(counts):
+        for place, count in enumerate(row):
+            cells[f"c{number}", f"x{place}"] = count
+    return cells
+
+
+def on_side(manifest, side):
+    return Counter((row.class_name, row.context) for row in manifest.rows if row.side == side)
+
+
+def needed_for(manifest, ratio, cells):
+    """Return for each class how many images of each context a round takes."""
+    of_dominant, of_minor = parse_ratio(ratio)
+    rounds = []
+    for class_name, dominant in manifest.dominant.items():
+        own = [cell for cell in cells if cell[0] == class_name]
+        rounds.append({cell: of_dominant if cell[1] == dominant else of_minor for cell in own})
+    return rounds
+
+
+def rounds_of(needed, there):
+    """Return how many rounds there are until a context runs out."""
+    return min(there[cell] // number for cell, number in needed.items())
+
+
+def times(rounds, needed):
+    return {cell: rounds * number for cell, number in needed.items()}
+
+
 def counted(manifest, set_name):
     return Counter((row.class_name, row.context) for row in manifest.rows_of(set_name))
 
@@ -54,39 +86,31 @@ ratios = st.builds("{}:{}".format, st.integers(1, 6), st.integers(1, 6))
 @settings(max_examples=40)
 @given(cell_counts, ratios, st.integers(0, 10**6), st.sampled_from([0.0, 0.1, 0.3]))
 def test_every_set_has_its_proportions_until_a_context_runs_out(counts, ratio, seed, validation):
-    cells = {(f"c{i}", f"x{j}"): n for i, row in enumerate(counts) for j, n in enumerate(row)}
+    cells = name_cells(counts)
     manifest = make_split(source_of(cells), ratio=ratio, seed=seed, validation_fraction=validation)
-    side = {
-        name: Counter((r.class_name, r.context) for r in manifest.rows if r.side == name)
-        for name in ("train", "test")
-    }
+    train = on_side(manifest, "train")
+    test = on_side(manifest, "test")
     for cell, count in cells.items():
-        assert side["train"][cell] == int(0.6 * count + 0.5)
-        assert side["train"][cell] + side["test"][cell] == count
-    drawn = {"test": {name: counted(manifest, name) for name in RATIO_NAMES}}
+        assert train[cell] == int(0.6 * count + 0.5)
+        assert train[cell] + test[cell] == count
+    for name in RATIO_NAMES:
+        drawn = counted(manifest, name)
+        for needed in needed_for(manifest, name.partition("-")[2], cells):
+            rounds = rounds_of(needed, test)
+            assert {cell: drawn[cell] for cell in needed} == times(rounds, needed)
     held_out = counted(manifest, "validation") if "validation" in manifest.set_names else Counter()
-    drawn["train"] = {f"train-{ratio}": counted(manifest, "train") + held_out}
-    for part, sets in drawn.items():
-        for name, found in sets.items():
-            a, b = parse_ratio(name.partition("-")[2])
-            for class_name, dominant in manifest.dominant.items():
-                needed = {
-                    cell: a if cell[1] == dominant else b for cell in cells if cell[0] == class_name
-                }
-                rounds = min(side[part][cell] // n for cell, n in needed.items())
-                assert {cell: found[cell] for cell in needed} == {
-                    cell: rounds * n for cell, n in needed.items()
-                }
-                if part == "train":
-                    share = Counter({cell: held_out[cell] / n for cell, n in needed.items()})
-                    assert len(set(share.values())) == 1
-                    assert abs(share.popitem()[1] - validation * rounds) <= 1
+    drawn = counted(manifest, "train") + held_out
+    for needed in needed_for(manifest, ratio, cells):
+        rounds = rounds_of(needed, train)
+        assert {cell: drawn[cell] for cell in needed} == times(rounds, needed)
+        (rounds_held_out,) = {held_out[cell] / number for cell, number in needed.items()}
+        assert abs(rounds_held_out - validation * rounds) <= 1
 
 
 @settings(max_examples=25)
 @given(cell_counts, st.integers(0, 10**6))
 def test_no_picture_is_in_training_and_validation_or_on_both_sides(counts, seed):
-    cells = {(f"c{i}", f"x{j}"): n for i, row in enumerate(counts) for j, n in enumerate(row)}
+    cells = name_cells(counts)
     manifest = make_split(source_of(cells), ratio="2:1", seed=seed)
     hashes = {
         name: {row.sha256 for row in manifest.rows_of(name)}
