@@ -17,6 +17,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from pfdl.data import make_mmads
 from pfdl.tabular import LeakScreen
 from pfdl.tabular.leaks import MOST_RATIO
+from pfdl_lab.leaks.summary import KINDS, read_records, recall_by_strength
 from pfdl_lab.records import open_records
 from pfdl_lab.register import difference_of
 
@@ -38,6 +39,7 @@ def main() -> None:
         RESULTS / "mmads.svg": errors_of_mmads,
         RESULTS / "contexts.svg": gains_of_contexts,
         RESULTS / "peers.svg": worst_groups,
+        RESULTS / "leaks.svg": leaks_found,
     }
     for path, draw in drawn.items():
         figure = draw()
@@ -315,6 +317,21 @@ def worst_groups() -> plt.Figure:
     axis.set(ylabel="worst group, %", ylim=(0, 105))
     axis.legend(fontsize=10, ncol=5)
     axis.grid(axis="y", alpha=0.25)
+    return figure
+
+
+def leaks_found() -> plt.Figure:
+    """Which share of leaks is found, by strength, beside rivals that alarm as often."""
+    records = read_records(EVIDENCE / "leaks")
+    figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.4), layout="constrained", sharey=True)
+    for axis, (kind, words) in zip(axes, KINDS.items(), strict=True):
+        shares = recall_by_strength(records["untouched"], records["injected"], kind)
+        for name, colour in zip(shares, (BLUE, RED, GREY), strict=True):
+            axis.plot(shares.index, 100 * shares[name], "o-", color=colour, label=name)
+        axis.set(xlabel="correlation r of leak and label", title=f"labels that are {words}")
+        axis.grid(alpha=0.25)
+    axes[0].set(ylabel="leaks found, %", ylim=(-3, 100))
+    axes[0].legend(fontsize=10)
     return figure
 
 

@@ -222,6 +222,12 @@ def test_parameters_are_stored_as_given_and_checked_in_fit(estimator, wrong, dat
             estimator(**{name: value}).fit(data.X, data.y)
 
 
+@pytest.mark.parametrize("model", [PFDLRegressor(), DWRRegressor()], ids=repr)
+def test_weights_are_refused_in_words(model, data):
+    with pytest.raises(TypeError, match="Regressor takes no sample_weight: every row counts"):
+        model.fit(data.X, data.y, sample_weight=np.ones(1000))
+
+
 def test_unfitted_models_say_so():
     for model in (LeakScreen(), ScreenedRegressor()):
         with pytest.raises(NotFittedError):

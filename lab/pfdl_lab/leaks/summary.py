@@ -16,10 +16,23 @@ from pfdl_lab.leaks.run import SLOW_LAWS, STRONG_FROM
 
 RECORDS = ("untouched", "injected", "costs")
 KINDS = {"number": "numbers", "class": "classes"}
-#: What the declared tests compare with: most alarms, least recall by kind, and for binary columns.
-MOST_ALARMS = 0.05
-LEAST_RECALL = {"number": 0.5, "class": 0.4}
-LEAST_RECALL_OF_BINARY = 0.3
+#: What the declared tests compare with, in percent.
+MOST_ALARMS = 5.0
+LEAST_RECALL = {"number": 50.0, "class": 40.0}
+LEAST_RECALL_OF_BINARY = 30.0
+#: What the register says of all of them, and the questions of which one is the primary test.
+DECLARED: dict[str, Any] = {
+    "family": "Leaks in tables",
+    "declared": "2026-11-19 22:25",
+    "commit": "b2ac4567",
+    "data": "tables of the report half",
+    "test": "one-sided",
+    "looks": 1,
+}
+PRIMARY = {
+    "recall of numbers - 50 %": "Does the leak screen find leaks in tables?",
+    "alarms of numbers - 5 %": "Does the leak screen leave honest columns alone?",
+}
 _DRAWS = 2000
 
 
@@ -123,24 +136,41 @@ def rival_recall(
     return differences
 
 
+def recall_by_strength(untouched: pd.DataFrame, injected: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Return the share found by strength, of the screen and of the quick rivals at equal alarms;
+    without binary columns and exact copies.
+    """
+    plain = untouched[untouched["kind"] == kind]
+    touched = int((plain["dropped"] != "").sum())
+    graded = (injected["kind"] == kind) & ~injected["law"].isin([*EXACT, "binary"])
+    leaks = injected[graded]
+    shares = {"LeakScreen": leaks["dropped"].astype(float).groupby(leaks["r"]).mean()}
+    for name in [name for name in QUICK if name in plain]:
+        threshold = np.sort(plain[name].fillna(0.0).to_numpy())[::-1][touched]
+        shares[name] = (leaks[name] > threshold).groupby(leaks["r"]).mean()
+    return pd.DataFrame(shares)
+
+
 def declared_tests(
     untouched: pd.DataFrame, injected: pd.DataFrame, costs: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return the declared tests, one row each, with p-values by Holm's method."""
+    """Return the declared tests as the register wants them, one row each; shares in percent."""
+    ratio = excess(costs)
+    gained = 100.0 * (ratio["all columns"] - ratio["screened"]).to_numpy()
+    binary = injected[(injected["law"] == "binary") & (injected["kind"] == "number")]
     rows = [_alarm_test(untouched, kind) for kind in KINDS]
     for kind, words in KINDS.items():
         leaks = strong_leaks(injected, kind)
-        rows.append(_recall_test(leaks, f"recall, {words}", LEAST_RECALL[kind]))
-    binary = injected[(injected["law"] == "binary") & (injected["kind"] == "number")]
-    binary = binary[binary["r"] >= STRONG_FROM]
-    rows.append(_recall_test(binary, "recall, binary columns", LEAST_RECALL_OF_BINARY))
-    ratio = excess(costs)
-    gained = (ratio["all columns"] - ratio["screened"]).to_numpy()
-    rows.append(_row("excess, all columns - screened", "log RMSE", gained))
+        rows.append(_recall_test(leaks, f"recall of {words}", LEAST_RECALL[kind]))
+    rows.append(
+        _recall_test(
+            binary[binary["r"] >= STRONG_FROM], "recall of binary columns", LEAST_RECALL_OF_BINARY
+        )
+    )
+    rows.append(_row("excess of all columns - screened", "100 log RMSE", gained))
     rows.append(_rivals_test(untouched, injected))
     table = pd.DataFrame([row for row in rows if row])
-    table["Holm"] = _holm(table["p"].to_numpy())
-    return table
+    return table.assign(**DECLARED, primary=table["comparison"].map(PRIMARY))
 
 
 def _row(comparison: str, endpoint: str, values: NDArray[np.float64]) -> dict[str, Any]:
@@ -153,9 +183,9 @@ def _row(comparison: str, endpoint: str, values: NDArray[np.float64]) -> dict[st
     return {
         "comparison": comparison,
         "endpoint": endpoint,
-        "tables": len(values),
+        "seeds_run": len(values),
         "mean": values.mean(),
-        "se": error,
+        "standard_error": error,
         "low": low,
         "high": high,
         "p": p,
@@ -163,31 +193,30 @@ def _row(comparison: str, endpoint: str, values: NDArray[np.float64]) -> dict[st
 
 
 def _recall_test(leaks: pd.DataFrame, comparison: str, least: float) -> dict[str, Any]:
+    """Test that the mean over tables of the share found is above the least; return the share."""
     found = by_table(leaks["dropped"], leaks["table"])
-    row = _row(comparison, f"share found, above {least:g}", found - least)
-    if not row:
-        return {"comparison": comparison, "mean": float(found.mean()), "p": np.nan}
-    for name in ("mean", "low", "high"):
+    row = _row(f"{comparison} - {least:g} %", "share in percent", 100.0 * found - least)
+    for name in ("mean", "low", "high") if row else ():
         row[name] += least
     return row
 
 
 def _alarm_test(untouched: pd.DataFrame, kind: str) -> dict[str, Any]:
     touched = untouched.loc[untouched["kind"] == kind, "dropped"] != ""
-    comparison = f"alarms, {KINDS[kind]}"
     if touched.empty:
-        return {"comparison": comparison, "p": np.nan}
-    test = stats.binomtest(int(touched.sum()), len(touched), MOST_ALARMS, alternative="less")
+        return {}
+    bound = MOST_ALARMS / 100.0
+    test = stats.binomtest(int(touched.sum()), len(touched), bound, alternative="less")
     exact = stats.binomtest(int(touched.sum()), len(touched)).proportion_ci()
     share = float(touched.mean())
     return {
-        "comparison": comparison,
-        "endpoint": f"share of untouched tables touched, below {MOST_ALARMS:g}",
-        "tables": len(touched),
-        "mean": share,
-        "se": float(np.sqrt(share * (1.0 - share) / len(touched))),
-        "low": exact.low,
-        "high": exact.high,
+        "comparison": f"alarms of {KINDS[kind]} - {MOST_ALARMS:g} %",
+        "endpoint": "share in percent",
+        "seeds_run": len(touched),
+        "mean": 100.0 * share,
+        "standard_error": 100.0 * np.sqrt(share * (1.0 - share) / len(touched)),
+        "low": 100.0 * exact.low,
+        "high": 100.0 * exact.high,
         "p": test.pvalue,
     }
 
@@ -195,24 +224,10 @@ def _alarm_test(untouched: pd.DataFrame, kind: str) -> dict[str, Any]:
 def _rivals_test(untouched: pd.DataFrame, injected: pd.DataFrame) -> dict[str, Any]:
     """Return the test against the rival that comes nearest."""
     rows = []
-    for kind, words in KINDS.items():
-        for name, values in rival_recall(untouched, injected, kind).items():
-            rows.append(_row(f"screen - {name}, {words}", "share found", values))
-    rows = [row for row in rows if row]
-    if not rows:
-        return {"comparison": "screen - nearest rival", "p": np.nan}
-    return max(rows, key=lambda row: row["p"])
-
-
-def _holm(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return p-values by Holm's method; what was not tested stays NaN."""
-    adjusted = np.full(len(p), np.nan)
-    order = [place for place in np.argsort(p) if not np.isnan(p[place])]
-    worst = 0.0
-    for rank, place in enumerate(order):
-        worst = max(worst, min(1.0, (len(order) - rank) * p[place]))
-        adjusted[place] = worst
-    return adjusted
+    for kind in KINDS:
+        for values in rival_recall(untouched, injected, kind).values():
+            rows.append(_row("screen - nearest rival", "share in percent", 100.0 * values))
+    return max((row for row in rows if row), key=lambda row: float(row["p"]), default={})
 
 
 def print_summary(folder: Path) -> None:
@@ -228,8 +243,7 @@ def print_summary(folder: Path) -> None:
         ratio = excess(costs, kind)
         parts[f"Mean excess over the oracle, {words}"] = ratio.mean().to_frame("mean")
         differences = rival_recall(untouched, injected, kind)
-        lines = {name: _row(name, "found", values) for name, values in differences.items()}
-        table = pd.DataFrame(list(lines.values()))
+        table = pd.DataFrame([_row(name, "found", values) for name, values in differences.items()])
         parts[f"Recall, screen - rival at equal alarms, {words}"] = table
     without_exact = injected[~injected["law"].isin(EXACT)]
     shares = {}

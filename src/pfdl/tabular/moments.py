@@ -92,16 +92,20 @@ class Moments:
 
     def given_column(self, column: int) -> Moments:
         """Return the moments of the other columns and the label given one column, scaled anew."""
-        others = np.delete(np.arange(len(self.mean)), column)
-        across = self.joint[others, column]
-        left = self.joint[np.ix_(others, others)] - np.outer(across, across)
         p = self.num_columns - 1
+        others = np.delete(np.arange(len(self.mean)), column)
+        told = self.joint[others, column]
+        left = self.joint[np.ix_(others, others)] - np.outer(told, told)
         spread = np.sqrt(np.maximum(np.diag(left)[:p], _RIDGE))
-        root = np.linalg.cholesky(left[p:, p:] + _RIDGE * np.eye(len(self.label)))
+        # Columns go back to variance 1, and the label's functions to being uncorrelated.
+        of_label = left[p:, p:] + _RIDGE * np.eye(len(self.label))
+        root = np.linalg.cholesky(of_label)
+        across = np.linalg.solve(root, left[p:, :p])
+        across /= spread
         joint = np.eye(len(others))
         joint[:p, :p] = left[:p, :p] / np.outer(spread, spread)
-        joint[:p, p:] = np.linalg.solve(root, left[p:, :p]).T / spread[:, None]
-        joint[p:, :p] = joint[:p, p:].T
+        joint[p:, :p] = across
+        joint[:p, p:] = across.T
         scale = self.scale[others[:p]] * spread
         return Moments(joint, self.mean[others], scale, self.rows - 1.0)
 
@@ -271,8 +275,10 @@ def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, Floa
     """
     p = moments.num_columns
     # A column whose spread is rounding error next to its size is constant.
-    varies = moments.scale > np.sqrt(np.finfo(float).eps) * np.abs(moments.mean[:p]) * 1e-3
-    varies &= (np.diag(moments.joint)[:p] > 0.5) & ~aside
+    rounding = 1e-3 * np.sqrt(np.finfo(float).eps)
+    varies = moments.scale > rounding * np.abs(moments.mean[:p])
+    varies &= np.diag(moments.joint)[:p] > 0.5
+    varies &= ~aside
     correlation = np.where(np.outer(varies, varies), moments.joint[:p, :p], 0.0)
     if varies.all() and _is_well_conditioned(correlation):
         return np.arange(p), np.eye(p)

@@ -47,7 +47,7 @@ class ScreenedRegressor(LinearRegressorBase):
         self.screen = screen
 
     @all_or_nothing
-    def fit(
+    def fit(  # type: ignore[override]
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> ScreenedRegressor:
         """Screen the columns X of shape (n, p) by a numeric label y of shape (n,), and fit the kept

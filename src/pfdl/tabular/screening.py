@@ -178,36 +178,42 @@ def _screen(table: Table, drop: Drop, seed: int) -> Screening:
     if not label.shape[1]:
         outcome = Outcome.CONSTANT_LABEL if len(table.y) else Outcome.TOO_SMALL
         return replace(found, outcome=outcome)
-    aside = (table.unjudged != "").astype(bool)
     moments = Moments.of(column_scores(table.X), label, table.weight)
-    if _are_enough(moments.rows, label.shape[1], 0):
-        explained = 1.0 - moments.residual_variance(moments.label)
-        told = np.flatnonzero((explained > _LEAST_OF_COPY) & ~aside)
-        exact = copies(table.X[:, told], table.y, table.number, _LEAST_ROWS_OF_COPY)
-        found.decision[told[exact]] = COPY
-        aside |= found.decision == COPY
-        near = _varies(moments) & (explained > leaks.COPY) & ~aside
-        # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
-        # nearly tells a number often is: sizes of one body, counts of one kind.
-        found.decision[near] = NEAR_COPY if table.number else COPY
-        aside |= near
+    found = replace(found, rows=moments.rows)
+    aside = (table.unjudged != "").astype(bool)
+    if _are_enough(moments, 0):
+        aside |= _set_copies_aside(found, table, moments, ~aside)
     independent, combination = independent_columns(moments, aside)
     uses = np.abs(combination) > _WEIGHT_THAT_COUNTS
     found.decision[~uses.any(axis=0) & ~aside] = CONSTANT
-    rows = moments.rows
-    if len(independent) < 2 or not _are_enough(rows, label.shape[1], len(independent)):
-        if (found.decision == COPY).any():
-            return _decide(replace(found, rows=rows, outcome=Outcome.FOUND), table, drop)
-        return replace(found, rows=rows, outcome=Outcome.TOO_SMALL)
+    if len(independent) < 2 or not _are_enough(moments, len(independent)):
+        found = _decide(found, table, drop)
+        return (
+            found if found.outcome is Outcome.FOUND else replace(found, outcome=Outcome.TOO_SMALL)
+        )
     core = moments.subset(independent)
     marks = measure(core)
-    found = _with_marks(replace(found, rows=rows), independent, marks)
+    found = _with_marks(found, independent, marks)
     found = _with_judgement(found, independent, uses, leaks.judge(core, marks))
     if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
         found = _with_values(found, table, independent, drop, seed)
     else:
         found = _with_explained(found, core, independent, table.number)
     return _decide(found, table, drop)
+
+
+def _set_copies_aside(found: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
+    """Enter the decision on columns that are the label over again, or nearly; return their mask."""
+    explained = 1.0 - moments.residual_variance(moments.label)
+    told = np.flatnonzero((explained > _LEAST_OF_COPY) & judged)
+    exact = told[copies(table.X[:, told], table.y, table.number, _LEAST_ROWS_OF_COPY)]
+    near = _varies(moments) & (explained > leaks.COPY) & judged
+    # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
+    # nearly tells a number often is: sizes of one body, counts of one kind.
+    found.decision[near] = NEAR_COPY if table.number else COPY
+    found.decision[exact] = COPY
+    near[exact] = True
+    return near
 
 
 def _nothing_judged(table: Table) -> Screening:
@@ -234,9 +240,9 @@ def _nothing_judged(table: Table) -> Screening:
     )
 
 
-def _are_enough(rows: float, functions: int, columns: int) -> bool:
+def _are_enough(moments: Moments, columns: int) -> bool:
     """Return whether there are rows enough to judge so many columns."""
-    return rows >= 2 * (columns + functions) + 10
+    return moments.rows >= 2 * (columns + len(moments.label)) + 10
 
 
 def _varies(moments: Moments) -> Mask:

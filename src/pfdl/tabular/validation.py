@@ -142,14 +142,16 @@ def identifies_rows(values: NDArray[Any], name: str) -> bool:
     A quantity may be distinct in every row, too; what gives an identifier away is that its values
     rise (or fall) by the same step, or that its name says so.
     """
-    numeric = values.dtype.kind in "iuf" and len(values) >= 3 and bool(np.isfinite(values).all())
-    if not numeric or (values != np.round(values)).any():
+    if values.dtype.kind not in "iuf" or len(values) < 3:
+        return False
+    if not np.isfinite(values).all() or (values != np.round(values)).any():
         return False
     steps = np.diff(values.astype(np.float64))
     if (steps == steps[0]).all():
         return bool(steps[0] != 0)
     plain = name.strip().lower().translate(str.maketrans("", "", " _."))
-    return (plain in _KEYS or plain.endswith("id")) and len(np.unique(values)) == len(values)
+    named_as_key = plain in _KEYS or plain.endswith("id")
+    return named_as_key and len(np.unique(values)) == len(values)
 
 
 def _refuse_what_is_no_number(X: Any) -> None:

@@ -43,8 +43,17 @@ class LinearRegressorBase(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     @all_or_nothing
-    def fit(self: Fitted, X: Any, y: Any) -> Fitted:
-        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,)."""
+    def fit(self: Fitted, X: Any, y: Any, **not_taken: Any) -> Fitted:
+        """Fit to columns X of shape (n, p) and a numeric label y of shape (n,).
+
+        Raises:
+            TypeError: If it is given weights, or anything else.
+        """
+        if not_taken:
+            raise TypeError(
+                f"{type(self).__name__} takes no {' or '.join(not_taken)}: every row counts the"
+                " same, or as the method weights it."
+            )
         self._validate_params()
         self._learn(*check_table(self, X, y, numeric_y=True))
         return self
