@@ -43,6 +43,12 @@ def test_inside_a_compiled_training_step():
     torch.testing.assert_close(snapshot(compiled), snapshot(eager))
 
 
+def test_the_parameters_of_g_ask_for_no_gradient():
+    decorrelate = make()
+    decorrelate(batch())
+    assert not any(parameter.requires_grad for parameter in decorrelate.parameters())
+
+
 def test_a_model_optimiser_that_holds_g_does_not_move_it():
     decorrelate = make()
     optimizer = torch.optim.AdamW(decorrelate.parameters(), lr=1.0, weight_decay=1.0)
