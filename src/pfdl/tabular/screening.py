@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,8 +135,8 @@ class Screening:
     share: FloatArray
     relevance: FloatArray
     grade: NDArray[np.int8]
-    decision: NDArray[np.object_]
-    reasons: NDArray[np.object_]
+    decision: NDArray[Any]
+    reasons: NDArray[Any]
     undecided: Mask
     survival: FloatArray
     outcome: Outcome
