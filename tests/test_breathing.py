@@ -27,6 +27,7 @@ EXCEPTIONS = {
         "vision/advice.py advise",
         "vision/answers.py read_answers",
         "vision/backbones.py make_backbone",
+        "vision/diagnosis.py diagnose_images",
         "vision/embedding.py embed_images",
         "vision/refitting.py refit",
         "vision/sweeping.py sweep",

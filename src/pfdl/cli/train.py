@@ -15,6 +15,8 @@ from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
 if TYPE_CHECKING:
+    from pfdl.data.manifest import Manifest
+    from pfdl.data.sources import ContextSource
     from pfdl.vision.checkpoint import TrainedModel
 
 
@@ -78,8 +80,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     check_places(data)
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl._internal.validation import resolve_device
-    from pfdl.data import make_split, read_manifest
-    from pfdl.data.splits import name_contexts
+    from pfdl.data import read_manifest
     from pfdl.vision import load_model, train as train_network
     from pfdl.vision.launching import make_fabric
 
@@ -91,12 +92,10 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     folder = Path(run.output or Path("runs") / name)
     given = None if run.manifest is None else read_manifest(run.manifest)
     source = open_source(data, options, given)
-    if given is not None:
-        given, note = name_contexts(given, source)
-        if note and is_first:
-            typer.echo(f"Note: {note}", err=True)
-    split = given or make_split(source, ratio=run.ratio, seed=config.seed)
+    split, note = _find_split(source, given, run.ratio, config.seed)
     if is_first:
+        if note:
+            typer.echo(f"Note: {note}", err=True)
         typer.echo(_describe(config, device), err=True)
         print_understood(split)
     try:
@@ -123,6 +122,18 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
         typer.echo(folder / "model.safetensors")
         if run.export and not load_model(folder).config.num_features:
             _export(load_model(folder), folder / "export")
+
+
+def _find_split(
+    source: ContextSource, given: Manifest | None, ratio: str, seed: int
+) -> tuple[Manifest, str]:
+    """Return the split to train on, and a note where the data names contexts that it has not."""
+    from pfdl.data import make_split
+    from pfdl.data.splits import name_contexts
+
+    if given is None:
+        return make_split(source, ratio=ratio, seed=seed), ""
+    return name_contexts(given, source)
 
 
 def _export(trained: TrainedModel, folder: Path) -> None:
