@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,22 +101,15 @@ def _read_folders(
     """Return the images, what cannot be used, and how classes and contexts are nested."""
     bad: list[BadImage] = []
     places = _find_places(root, bad)
-    depths: dict[str, int] = {}
-    for split in dict.fromkeys(place.split for place in places) or [""]:
-        of_set = [place.names for place in places if place.split == split]
-        depths[split] = _find_depth(root, split, of_set)
+    depths = _find_depths(root, places)
     inside = [place for place in places if len(place.names) == depths[place.split]]
     pairs = {(place.names[0], place.names[1]) for place in inside if len(place.names) == 3}
     order = _choose_layout(root, pairs, layout, known_classes) if pairs else "class"
+    bad += _misplaced(places, depths, order)
     samples = []
     for place in inside:
         label_and_context = _name_image(place.names, order)
         samples.append(Sample(place.path, *label_and_context, split=place.split))
-    for place in places:
-        if len(place.names) != depths[place.split]:
-            expected = order if depths[place.split] == 3 else "class"
-            why = f"does not lie where this folder has its images, in '{expected}/image'"
-            bad.append(BadImage(place.path, why))
     classes = sorted({sample.class_name for sample in samples})
     if len(classes) < 2:
         raise ValueError(
@@ -172,6 +165,27 @@ def _find_sets(root: Path, folders: Iterable[str]) -> dict[str, str]:
             f"{root} has {_listed(sets)}, of which two mean the same set; keep one of them."
         )
     return sets
+
+
+def _misplaced(
+    places: Sequence[_Place], depths: Mapping[str, int], order: str
+) -> Iterator[BadImage]:
+    """Yield the files that lie deeper, or less deep, than most of their set."""
+    for place in places:
+        depth = depths[place.split]
+        if len(place.names) != depth:
+            expected = f"{order if depth == 3 else 'class'}/image"
+            why = f"does not lie where this folder has its images, in {expected!r}"
+            yield BadImage(place.path, why)
+
+
+def _find_depths(root: Path, places: Sequence[_Place]) -> dict[str, int]:
+    """Return how many names most files of each set have."""
+    depths = {}
+    for split in dict.fromkeys(place.split for place in places) or [""]:
+        of_set = [place.names for place in places if place.split == split]
+        depths[split] = _find_depth(root, split, of_set)
+    return depths
 
 
 def _find_depth(root: Path, split: str, files: Sequence[Sequence[str]]) -> int:
