@@ -10,9 +10,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from pfdl.contexts._arrays import FloatArray, IndexArray
 from pfdl.contexts.sources import DatasetFeatures, Describe, open_features
 
-LEAST_RECALL = 0.75
-"""Contexts are recognised in further samples if, of samples that were left out of the fit, so large
-a share of every group is, on average.
+LEAST_AGREEMENT = 0.5
+"""Contexts are recognised in further samples if samples that were left out of the fit are at least
+halfway between chance and full agreement.
 """
 
 
@@ -21,17 +21,17 @@ class Assigned(NamedTuple):
 
     Attributes:
         contexts: Shape (n,).
-        recall: The share of each group that is recognised by a fit to other samples, on average
-            over the groups.
+        agreement: How well a fit to other samples recognises each group, on average over the
+            groups: 0 as by chance, 1 fully.
     """
 
     contexts: IndexArray
-    recall: float
+    agreement: float
 
     @property
     def is_sound(self) -> bool:
         """Return whether the contexts can be recognised at all."""
-        return self.recall >= LEAST_RECALL
+        return self.agreement >= LEAST_AGREEMENT
 
 
 def assign_contexts(
@@ -74,9 +74,22 @@ def assign_contexts(
     held_out = _recognise(
         x[first], groups[first], x[~first], known.labels[~first], int(contexts.max()) + 1
     )
-    right = held_out == contexts[~first]
-    recalls = [right[groups[~first] == group].mean() for group in np.unique(groups[~first])]
-    return Assigned(found, float(np.mean(recalls)) if recalls else 0.0)
+    return Assigned(found, _agreement(held_out, groups[~first], int(contexts.max()) + 1))
+
+
+def _agreement(found: IndexArray, groups: IndexArray, contexts: int) -> float:
+    """Return how well contexts were recognised, on average over the groups of classes that have
+    several: 0 as by chance.
+    """
+    names = np.unique(groups)
+    classes = names // contexts
+    scores = []
+    for name in names:
+        choices = int((classes == name // contexts).sum())
+        if choices > 1:
+            recall = float((found[groups == name] == name % contexts).mean())
+            scores.append((recall - 1 / choices) / (1 - 1 / choices))
+    return float(np.mean(scores)) if scores else 0.0
 
 
 def _recognise(
