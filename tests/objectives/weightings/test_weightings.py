@@ -342,6 +342,8 @@ def test_stablenet_memory_is_a_mean_first_and_then_a_moving_average():
     blended = 0.75 * before[:2] + 0.25 * batches[11][:2]
     torch.testing.assert_close(weighting.memory_features[:2], blended)
     assert torch.equal(weighting.memory_features[2:], before[2:])
+    # Without a step every weight stays as it was at the start, and so does its mean
+    assert torch.equal(weighting.memory_weights, torch.ones(6))
     assert weighting.batches_seen == 12
 
 
