@@ -44,9 +44,26 @@ def read_table(
     table = files.read_frame(path, limit=_MOST_BYTES)
     table.columns = [str(name) for name in table.columns]
     if target not in table.columns:
-        raise ValueError(
-            f"{path} has no column {target!r}; it has {', '.join(map(repr, table.columns))}."
-        )
+        names = ", ".join(map(repr, table.columns))
+        raise ValueError(f"{path} has no column {target!r}; it has {names}.")
+    numeric, notes = _columns_to_judge(table, target)
+    missing = numeric[target].isna()
+    notes.append(describe_missing_label(numeric.drop(columns=target), missing, target))
+    labelled = numeric[~missing]
+    whole = labelled.dropna() if complete else labelled
+    if len(whole) < len(labelled):
+        lost = len(labelled) - len(whole)
+        notes.append(f"left out, as a value is missing: {lost} of {len(table)} rows.")
+    _check_enough(whole, numeric, path, target)
+    if pd.api.types.is_float_dtype(whole[target]):
+        notes += describe_edges(whole[target].to_numpy(), repr(target))
+    return whole.drop(columns=target), whole[target], [note for note in notes if note]
+
+
+def _columns_to_judge(table: pd.DataFrame, target: str) -> tuple[pd.DataFrame, list[str]]:
+    """Return the numeric columns that do not identify the rows, and a word on the others."""
+    import pandas as pd
+
     notes = []
     words = [
         name
@@ -56,37 +73,29 @@ def read_table(
     if words:
         notes.append(f"not judged, as they are not numeric: {', '.join(map(repr, words))}.")
     numeric = table.drop(columns=words).replace([np.inf, -np.inf], np.nan)
-    rows = [
+    keys = [
         name
         for name in numeric.columns
         if name != target and identifies_rows(numeric[name].to_numpy(), name)
     ]
-    if rows:
-        notes.append(
-            f"not judged, as they number or identify the rows: {', '.join(map(repr, rows))}."
-        )
-    numeric = numeric.drop(columns=rows)
-    missing = numeric[target].isna()
-    notes.append(describe_missing_label(numeric.drop(columns=target), missing, target))
-    labelled = numeric[~missing]
-    whole = labelled.dropna() if complete else labelled
-    if len(whole) < len(labelled):
-        notes.append(
-            f"left out, as a value is missing: {len(labelled) - len(whole)} of {len(table)} rows."
-        )
+    if keys:
+        names = ", ".join(map(repr, keys))
+        notes.append(f"not judged, as they number or identify the rows: {names}.")
+    return numeric.drop(columns=keys), notes
+
+
+def _check_enough(whole: pd.DataFrame, numeric: pd.DataFrame, path: Path, target: str) -> None:
+    """Raise a sentence if too little is left to predict the target from."""
     if whole.shape[1] < 2:
         raise ValueError(f"{path} has no numeric columns to predict {target!r} from.")
     if len(whole) < 2:
         gaps = numeric.isna().sum()
         raise ValueError(
-            f"{path} has {len(whole)} complete rows, too few: of {len(table)}, {gaps.max()} have no"
-            f" {gaps.idxmax()!r}."
+            f"{path} has {len(whole)} complete rows, too few: of {len(numeric)}, {gaps.max()} have"
+            f" no {gaps.idxmax()!r}."
         )
     if whole[target].nunique() < 2:
         raise ValueError(
             f"{target!r} has the same value in all complete rows of {path}; there is nothing to"
             " predict."
         )
-    if pd.api.types.is_float_dtype(whole[target]):
-        notes += describe_edges(whole[target].to_numpy(), repr(target))
-    return whole.drop(columns=target), whole[target], [note for note in notes if note]
