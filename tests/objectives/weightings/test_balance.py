@@ -125,3 +125,10 @@ def test_a_state_with_negative_counts_is_refused():
     with pytest.raises(ValueError, match="table in the state has negative numbers"):
         weighting.load_state_dict({"table": torch.tensor([[3.0, -1.0], [2.0, 2.0]])})
     assert weighting.table.numel() == 0
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.25])
+def test_the_weights_of_a_class_have_a_mean_of_one_over_its_samples(smoothing):
+    counts = torch.tensor([[6.0, 2.0, 0.0], [1.0, 3.0, 5.0]])
+    table = balancing_table(counts, smoothing)
+    torch.testing.assert_close((table * counts).sum(1) / counts.sum(1), torch.ones(2))
