@@ -45,8 +45,7 @@ def verdict(found: Screening, names: Sequence[str]) -> str:
 def _about_table(found: Screening, names: Sequence[str]) -> list[str]:
     if found.outcome is Outcome.FOUND:
         return []
-    noun = "column" if len(names) == 1 else "columns"
-    words = found.outcome.value.format(rows=found.rows, columns=len(names), noun=noun)
+    words = found.outcome.value.format(rows=found.rows, columns=len(names))
     return [f"{words[0].upper()}{words[1:]}."]
 
 

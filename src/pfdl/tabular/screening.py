@@ -71,7 +71,8 @@ class Outcome(enum.Enum):
 
     FOUND = "columns behave like effects of the label"
     NOTHING = "no column behaves like an effect of the label"
-    TOO_SMALL = "{rows:.0f} rows of {columns} {noun} are too few to judge"
+    TOO_SMALL = "{rows:.0f} rows of {columns} columns are too few to judge"
+    NO_OTHERS = "a column is judged by others, and there are none that vary"
     CONSTANT_LABEL = "the label is constant, so there is nothing to screen for"
 
 
@@ -187,10 +188,9 @@ def _screen(table: Table, drop: Drop, seed: int) -> Screening:
     uses = np.abs(combination) > _WEIGHT_THAT_COUNTS
     found.decision[~uses.any(axis=0) & ~aside] = CONSTANT
     if len(independent) < 2 or not _are_enough(moments, len(independent)):
+        outcome = Outcome.NO_OTHERS if len(independent) < 2 else Outcome.TOO_SMALL
         found = _decide(found, table, drop)
-        return (
-            found if found.outcome is Outcome.FOUND else replace(found, outcome=Outcome.TOO_SMALL)
-        )
+        return found if found.outcome is Outcome.FOUND else replace(found, outcome=outcome)
     core = moments.subset(independent)
     marks = measure(core)
     found = _with_marks(found, independent, marks)
