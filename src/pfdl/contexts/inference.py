@@ -44,6 +44,11 @@ them.
 MOST_FEATURES = 2048
 """Of more features so many are drawn: a context that moves many features is seen in these, too."""
 
+FOR_FEATURES_ALONE = ("misled",)
+"""Finders that ``auto`` tries on the features that it is given, and not on descriptions of images:
+by statistics alone ``misled`` took parts of a context for all of it, and stood in the way of what
+positions show."""
+
 LEAST_CLASS = 10
 """At least two classes must have so many samples."""
 
@@ -203,7 +208,9 @@ def find_contexts(
     sources = open_descriptions(features, labels, describe, images, seed)
     if not confirmation:
         sources = sources[:1]
-    names = [method] if method != AUTO else list(automatic_finders())
+    names = [method]
+    if method == AUTO:
+        names = list(automatic_finders())
     offered: dict[str, Any] = {"seed": seed}
     if num_contexts is not None:
         offered["num_contexts"] = num_contexts
@@ -221,7 +228,10 @@ def find_contexts(
         if contexts is not None:
             outcomes = [judge.judge(GIVEN, _given(contexts, source))]
         else:
-            outcomes = judge.try_finders(names, offered, settings)
+            fitting = names
+            if method == AUTO and source.name != FEATURES:
+                fitting = [name for name in names if name not in FOR_FEATURES_ALONE]
+            outcomes = judge.try_finders(fitting, offered, settings)
         answers.append(_describe_outcomes(source, outcomes))
         if outcomes[-1].trial.accepted:
             break
