@@ -189,7 +189,7 @@ def test_a_finder_that_gives_too_few_contexts_is_refused(register):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "poled"}, "method is 'poled'; choose from auto, early.* mean 'pooled'"),
+        ({"method": "poled"}, "method is 'poled'; choose from auto, .*early.* mean 'pooled'"),
         ({"method": "jtt", "upwait": 3}, "the finder 'jtt' has no setting upwait; it has upweight"),
         ({"weight": 3}, "the finder 'auto' has no setting weight; it has none"),
         ({"contexts": [0, 1]}, "there are 1200 samples and 2 contexts"),
