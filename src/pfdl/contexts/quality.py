@@ -201,7 +201,7 @@ def measure_scores(probabilities: Any, labels: Any, contexts: Any = None) -> Sco
         from torchmetrics.functional import classification
     except ImportError as error:
         raise ModuleNotFoundError(
-            "measure_scores needs torchmetrics: pip install 'pfdl[images]'."
+            "measure_scores needs torchmetrics; the extra 'images' of pfdl brings it."
         ) from error
     given = torch.as_tensor(as_array(probabilities)).float()
     y = torch.as_tensor(as_array(labels)).long()
