@@ -228,14 +228,19 @@ def find_contexts(
         if contexts is not None:
             outcomes = [judge.judge(GIVEN, _given(contexts, source))]
         else:
-            fitting = names
-            if method == AUTO and source.name != FEATURES:
-                fitting = [name for name in names if name not in FOR_FEATURES_ALONE]
+            fitting = _fitting(names, method, source)
             outcomes = judge.try_finders(fitting, offered, settings)
         answers.append(_describe_outcomes(source, outcomes))
         if outcomes[-1].trial.accepted:
             break
     return _join_answers(answers)
+
+
+def _fitting(names: list[str], method: str, source: Features) -> list[str]:
+    """Return the finders to try on a description: some are for features of a network alone."""
+    if method != AUTO or source.name == FEATURES:
+        return names
+    return [name for name in names if name not in FOR_FEATURES_ALONE]
 
 
 def _join_answers(answers: list[InferredContexts]) -> InferredContexts:
