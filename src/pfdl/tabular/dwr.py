@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from pfdl.objectives.weightings.dwr import decorrelating_weights, decorrelating_weights_by_lbfgs
 from pfdl.tabular.moments import FloatArray, standardised
+from pfdl.tabular.validation import Parameter, count, number_from_zero, one_of
 from pfdl.tabular.weights import WeightedLeastSquares
 
 _MOST_STEPS = {"lbfgs": 500, "rmsprop": 5000}
@@ -65,10 +65,10 @@ class DWRRegressor(WeightedLeastSquares):
         True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "solver": [StrOptions(set(_MOST_STEPS))],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
+    _parameters: ClassVar[Mapping[str, Parameter]] = {
+        "solver": one_of(*_MOST_STEPS),
+        "max_iter": count(or_none=True),
+        "tol": number_from_zero(or_zero=True),
     }
 
     def __init__(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,14 +14,13 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pfdl.decorrelation.decomposition import FeatureDecomposition
 from pfdl.decorrelation.functional import decomposition_loss
 from pfdl.tabular.moments import FloatArray
-from pfdl.tabular.validation import check_rows
+from pfdl.tabular.validation import Parameter, check_rows, count, number_from_zero
 from pfdl.tabular.weights import LinearRegressorBase, least_squares
 
 _SMALL = 2**22
@@ -76,10 +74,10 @@ class PFDLRegressor(LinearRegressorBase):
         ((10,), (10,))
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+    _parameters: ClassVar[Mapping[str, Parameter]] = {
+        "learning_rate": number_from_zero(or_zero=False),
+        "max_iter": count(),
+        "batch_size": count(or_none=True),
     }
 
     def __init__(

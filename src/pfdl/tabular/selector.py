@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,13 +22,16 @@ from pfdl.tabular.environments import compare_environments
 from pfdl.tabular.explaining import reason, verdict, warning
 from pfdl.tabular.moments import FloatArray, IndexArray, Mask
 from pfdl.tabular.validation import (
+    Parameter,
     all_or_nothing,
     check_groups,
+    check_parameters,
     check_rows,
     check_table,
     check_weights,
     column_names,
     identifies_rows,
+    one_of,
 )
 
 if TYPE_CHECKING:
@@ -106,9 +108,9 @@ class LeakScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         'follows the label'
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "drop": [StrOptions(set(screening.LEVELS))],
-        "target": [StrOptions({"auto", "number", "class"})],
+    _parameters: ClassVar[Mapping[str, Parameter]] = {
+        "drop": one_of(*screening.LEVELS),
+        "target": one_of("auto", "number", "class"),
     }
 
     def __init__(
@@ -139,7 +141,7 @@ class LeakScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                 environments and least squares predicts environments that it has not seen better
                 without it.
         """
-        self._validate_params()
+        check_parameters(self, self._parameters)
         X, y = check_table(self, X, y, allow_nan=True)
         weight = check_weights(sample_weight, len(X))
         environments = None if groups is None else check_groups(groups, len(X)).astype(str)

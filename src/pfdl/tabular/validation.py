@@ -4,9 +4,10 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar, cast
+from numbers import Integral, Real
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,57 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from pfdl.tabular.moments import FloatArray
 
 _LARGEST, _SMALLEST = 1e100, 1e-100
+
+
+class Parameter(NamedTuple):
+    """What a parameter of an estimator can be, and the words that say so."""
+
+    accepts: Callable[[Any], bool]
+    words: str
+
+
+def one_of(*choices: str) -> Parameter:
+    """Return a parameter that is one of some words."""
+    return Parameter(
+        lambda value: isinstance(value, str) and value in choices,
+        f"one of {', '.join(map(repr, choices))}",
+    )
+
+
+def count(or_none: bool = False) -> Parameter:
+    """Return a parameter that is a whole number from 1, or None where that is allowed."""
+
+    def accepts(value: Any) -> bool:
+        if value is None:
+            return or_none
+        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+    return Parameter(accepts, f"a whole number of at least 1{' or None' * or_none}")
+
+
+def number_from_zero(or_zero: bool) -> Parameter:
+    """Return a parameter that is a positive number, or 0 where that is allowed."""
+
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return False
+        size = float(value)
+        return size >= 0 if or_zero else size > 0
+
+    return Parameter(accepts, f"a number {'of at least' if or_zero else 'above'} 0")
+
+
+def check_parameters(estimator: Any, parameters: Mapping[str, Parameter]) -> None:
+    """Raise unless the parameters of an estimator are what they can be."""
+    for name, parameter in parameters.items():
+        value = getattr(estimator, name)
+        if not parameter.accepts(value):
+            raise ValueError(
+                f"The {name!r} parameter of {type(estimator).__name__} must be {parameter.words}."
+                f" Got {value!r} instead."
+            )
+
+
 _KEYS = {
     "id",
     "index",

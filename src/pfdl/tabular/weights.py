@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -13,7 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from pfdl._internal.collapse import describe_collapse
 from pfdl.tabular.moments import FloatArray, effective_rows
-from pfdl.tabular.validation import all_or_nothing, check_rows, check_table
+from pfdl.tabular.validation import (
+    Parameter,
+    all_or_nothing,
+    check_parameters,
+    check_rows,
+    check_table,
+)
 
 Fitted = TypeVar("Fitted", bound="LinearRegressorBase")
 
@@ -39,8 +47,11 @@ def least_squares(
 class LinearRegressorBase(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predict from ``coef_`` and ``intercept_``, with complaints that name the column.
 
-    A subclass has ``_learn(X, y)``, which fits it to a table that was checked.
+    A subclass has ``_learn(X, y)``, which fits it to a table that was checked, and ``_parameters``,
+    what its parameters can be.
     """
+
+    _parameters: ClassVar[Mapping[str, Parameter]] = MappingProxyType({})
 
     @all_or_nothing
     def fit(self: Fitted, X: Any, y: Any, **not_taken: Any) -> Fitted:
@@ -54,7 +65,7 @@ class LinearRegressorBase(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} takes no {' or '.join(not_taken)}: every row counts the"
                 " same, or as the method weights it."
             )
-        self._validate_params()
+        check_parameters(self, self._parameters)
         self._learn(*check_table(self, X, y, numeric_y=True))
         return self
 
