@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.contexts.groups import Accuracies, Mixture, measure_accuracy, name_class
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, measure_accuracy, name_class
 from pfdl.contexts.sources import Describe
 from pfdl.data.context_images import ContextImages
 from pfdl.data.features import FeatureImages, is_at_hand, pictures_of
@@ -110,7 +110,7 @@ class ImageDiagnosis:
             words = f"The contexts are not known: {len(set(self.contexts))} were inferred"
             doubt = ", and not confirmed: they may be looks of the objects themselves"
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
-            if self.answer != YES:
+            if self.answer != YES and self._worst_groups():
                 rest.insert(1, self._errs_most())
         if telling := [one for one in self.properties if one.matters][:PROPERTIES_NAMED]:
             words = "; ".join(one.sentence() for one in telling)
@@ -124,12 +124,16 @@ class ImageDiagnosis:
 
     def _errs_most(self) -> str:
         """Name the groups of pictures that the model errs most on."""
-        worst = sorted(self.accuracies.groups, key=lambda group: group.accuracy)[:WORST_NAMED]
         named = "; ".join(
             f"{group.name} ({100 * group.accuracy:.0f} % right of {group.samples})"
-            for group in worst
+            for group in self._worst_groups()
         )
         return f"It errs most on these pictures: {named}."
+
+    def _worst_groups(self) -> list[GroupAccuracy]:
+        """Return the groups in which the model errs, the worst first."""
+        wrong = [group for group in self.accuracies.groups if group.accuracy < 1]
+        return sorted(wrong, key=lambda group: group.accuracy)[:WORST_NAMED]
 
     def samples_of(self, label: str | None, context: str, count: int) -> list[int]:
         """Return images of a group, those that are not recognised first.
