@@ -11,7 +11,7 @@ import typer
 from pfdl._internal.files import write_atomically
 from pfdl._internal.settings import write_options
 from pfdl._internal.text import printable, printable_lines
-from pfdl.cli.common import DATA, DATA_HELP, Device, open_run, print_understood, say
+from pfdl.cli.common import DATA, DATA_HELP, Device, open_run, print_understood, say, say_sentence
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
@@ -162,12 +162,12 @@ def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
         for line in one.verdict():
-            typer.echo(printable(line))
+            say_sentence(line)
         typer.echo("What to try next:")
         for sentence, command in advise(one, data, words):
             typer.echo(f"- {sentence}\n  {printable(command)}")
     for name, one in list(named.items())[1:]:
-        typer.echo(printable(compare_diagnoses(first, one).sentence(first_name, name)))
+        say_sentence(compare_diagnoses(first, one).sentence(first_name, name))
     if any(one.rows != first.rows for one in found):
         typer.echo(OTHER_IMAGES)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     colour = typer.colors.GREEN if clean else typer.colors.YELLOW
     typer.secho(printable_lines(screen.verdict_), fg=colour)
     for column, found in suspects.iterrows():
-        typer.echo(printable(f"{column} ({found['grade']}): {found['reason']}"))
+        say_sentence(f"{column} ({found['grade']}): {found['reason']}")
     code = advice(screen, path, target)
     typer.echo(printable_lines(code))
     write_atomically(output, table_page(screen, path.name, target, notes, code))

@@ -147,9 +147,7 @@ def confirm(
         averaged = "averaged over usual and unusual groups"
     objection = _not_misled(trial, plain[best], unusual, sure)
     objection = objection or _no_gain(trial, demands.gain, averaged, sure)
-    if objection:
-        return replace(trial, reason=objection)
-    return replace(trial, accepted=True, reason=_why_accepted(trial, averaged))
+    return _settle(trial, objection, averaged)
 
 
 def _confirm_mistakes(
@@ -180,6 +178,11 @@ def _confirm_mistakes(
         return replace(trial, reason=reason)
     averaged = "averaged over usual and unusual groups"
     objection = _no_gain(trial, 0.0, averaged, misled.LEAST_SURE)
+    return _settle(trial, objection, averaged)
+
+
+def _settle(trial: Trial, objection: str, averaged: str) -> Trial:
+    """Reject a trial for an objection; accept it where there is none."""
     if objection:
         return replace(trial, reason=objection)
     return replace(trial, accepted=True, reason=_why_accepted(trial, averaged))

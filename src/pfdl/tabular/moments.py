@@ -91,7 +91,7 @@ class Moments:
         )
 
     def given_column(self, column: int) -> Moments:
-        """Return the moments of the other columns and the label given one column, scaled anew."""
+        """Return the moments of the other columns and the label given one column, scaled again."""
         p = self.num_columns - 1
         others = np.delete(np.arange(len(self.mean)), column)
         told = self.joint[others, column]

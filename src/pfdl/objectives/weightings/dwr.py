@@ -108,7 +108,7 @@ class DWR(Weighting):
         return decorrelating_weights_by_lbfgs(columns, steps=self.steps, tol=self.tol).weights
 
     def recording_key(self) -> Hashable:
-        """Return where the weights lie, which every fit makes anew."""
+        """Return where the weights lie, which every fit makes again."""
         return self.sample_weights.data_ptr()
 
     def forward(self, indices: Tensor) -> Tensor:
