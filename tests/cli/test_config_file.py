@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -119,6 +120,19 @@ def test_what_cannot_be_used_is_answered_with_a_sentence(written, text, name, se
     answer = run("bake", "--config", written(text, name))
     assert answer.exit_code == 2
     assert sentence in " ".join(answer.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("hours: &a 5\ngrain: *a", "it refers to another place by *; write the value there again"),
+        ("[" * 60_000, "it is nested in more than 20 levels"),
+        ("- " * 30_000, "it is nested in more than 20 levels"),
+    ],
+)
+def test_yaml_that_could_fill_the_memory_or_take_minutes_is_refused(written, text, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        read_config_file(written(text))
 
 
 @given(st.binary(max_size=200))

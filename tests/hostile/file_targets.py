@@ -228,7 +228,7 @@ def any_bytes(names: Sequence[str], read: Callable[[Path], list[Any]]) -> Target
 
     @target(
         lambda: (st.binary(max_size=200),),
-        lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,)],
+        lambda: [(b"[" * 100_000,), (b"\x80\x04\x95",), (b"," * 100_000,), (b"\0\r\0",)],
     )
     def check(folder: Path, content: bytes) -> None:
         for name in names:

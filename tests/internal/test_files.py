@@ -92,11 +92,18 @@ def test_json_never_holds_words_for_numbers(tmp_path):
 
 def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text('a;"y";c;y\n1;2;3;4\n')
-    with pytest.raises(ValueError, match="two columns are called 'y'; rename one"):
-        read_frame(path)
+    for text in ('a;"y";c;y\n1;2;3;4\n', "\na,y,y\n1,2,3\n", "a,y,y\r1,2,3\r"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="two columns are called 'y'; rename one"):
+            read_frame(path)
     path.write_text("a,,\n1,2,3\n")  # as spreadsheets write empty columns
     assert read_frame(path).shape == (1, 3)
+
+
+def test_a_table_of_empty_lines_is_refused_with_a_sentence(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\r\n \n")
+    with pytest.raises(ValueError, match="is not a table in UTF-8 with a header"):
+        read_frame(tmp_path / "a.csv")
 
 
 def test_on_a_disk_that_is_read_only_the_sentence_names_the_file_that_was_to_be_written(

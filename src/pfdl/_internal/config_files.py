@@ -11,6 +11,8 @@ from pfdl._internal.files import read_bytes_file
 
 MOST_BYTES = 1 << 16
 """A file of settings has a few lines; YAML is read at some hundred thousand bytes a second."""
+MOST_LEVELS = 20
+"""The settings of a run are nested in four."""
 SCALARS = (str, int, float, bool, type(None))
 OBJECTIVE_SETTINGS = "objective_settings"
 
@@ -59,13 +61,28 @@ def _read(path: Path) -> Any:
         text = content.decode("utf-8")
         if path.suffix == ".json":
             return json.loads(text)
-        # A few lines of references to references are a tree that fills the memory
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError("it refers to another place by *; write the value there again")
+        _refuse_costly_yaml(text)
         return yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} cannot be read as {path.suffix[1:].upper()}: {reason}") from None
+
+
+def _refuse_costly_yaml(text: str) -> None:
+    """Raise ValueError for YAML that would take minutes to read, or fill the memory."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            # A few lines of references to references are a tree that fills the memory
+            raise ValueError("it refers to another place by *; write the value there again")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_LEVELS:  # the time to read them grows with their square
+            raise ValueError(f"it is nested in more than {MOST_LEVELS} levels")
 
 
 def _training_of_a_run(content: Any) -> Any:

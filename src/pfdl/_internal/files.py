@@ -167,11 +167,15 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
 
 def _refuse_repeated_names(content: bytes, separator: str) -> None:
     """Raise ValueError if two columns have one name: which of them is meant, nobody could tell."""
-    header = content.partition(b"\n")[0].decode("utf-8-sig", errors="replace")
-    names = next(csv.reader([header.strip()], delimiter=separator), [])
-    repeated = [name for name in names if name and names.count(name) > 1]
-    if repeated:
-        raise ValueError(f"two columns are called {repeated[0]!r}; rename one")
+    import pandas as pd
+
+    header = pd.read_csv(
+        io.BytesIO(content), sep=separator, encoding="utf-8-sig", dtype=str, header=None, nrows=1
+    )
+    names = header.iloc[0].dropna()
+    repeated = names[names.duplicated()]
+    if len(repeated):
+        raise ValueError(f"two columns are called {repeated.iloc[0]!r}; rename one")
 
 
 def _find_separator(start: str) -> str:
