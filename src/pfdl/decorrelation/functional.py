@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pfdl._internal.validation import check_features, check_matrix
+from pfdl._internal.validation import check_choice, check_features, check_matrix
 from pfdl.decorrelation.distributed import Batch
 
 CENTERINGS = ("none", "batch")
@@ -59,7 +59,8 @@ def decomposition_loss(
     """
     _check(features, correlated)
     batch = batch or Batch(len(features))
-    return batch.mean((features - correlated).square()).mean()
+    of_each_feature = batch.mean((features - correlated).square())
+    return of_each_feature.mean()
 
 
 def decorrelation_loss(
@@ -93,8 +94,7 @@ def decorrelation_loss(
         >>> decorrelation_loss(u, correlated)
         tensor(1.4583)
     """
-    if center not in CENTERINGS:
-        raise ValueError(f"center is {center!r}; choose one of 'batch', 'none'.")
+    check_choice("center", center, CENTERINGS)
     _check(features, correlated, alone=batch is None)
     batch = batch or Batch(len(features))
     if center == "batch":
@@ -139,7 +139,8 @@ def decorrelation_parts(
     """
     covariance = decorrelation_loss(features, correlated, center="batch", batch=batch)
     batch = batch or Batch(len(features))
-    level = batch.mean(correlated) * mean_of_others(batch.mean(features))
+    mean_correlated = batch.mean(correlated)
+    level = mean_correlated * mean_of_others(batch.mean(features))
     return DecorrelationParts(level.square().mean(), covariance)
 
 
@@ -175,9 +176,12 @@ def mean_of_others(features: Tensor) -> Tensor:
     The sum of those before it and of those after it, not the sum of all without it: a feature that
     is millions of times the others would leave its rounding behind.
     """
-    before = F.pad(features.cumsum(-1)[..., :-1], (1, 0))
-    after = F.pad(features.flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))
-    return (before + after) / (features.shape[-1] - 1)
+    from_left = features.cumsum(-1)
+    from_right = features.flip(-1).cumsum(-1).flip(-1)
+    before = F.pad(from_left[..., :-1], (1, 0))
+    after = F.pad(from_right[..., 1:], (0, 1))
+    others = features.shape[-1] - 1
+    return (before + after) / others
 
 
 def largest_feature(dtype: torch.dtype) -> float:
@@ -191,7 +195,10 @@ def _check(features: Tensor, correlated: Tensor, alone: bool = False) -> None:
     """Raise unless both are of one shape; rows that are alone, without other processes, must be two
     at least.
     """
-    (check_features if alone else check_matrix)("features", features)
+    if alone:
+        check_features("features", features)
+    else:
+        check_matrix("features", features)
     if features.shape != correlated.shape:
         raise ValueError(
             f"features have shape {tuple(features.shape)} but correlated has"
