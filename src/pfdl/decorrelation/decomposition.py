@@ -105,6 +105,11 @@ class FeatureDecomposition(nn.Module):
         )
         self.reset_parameters()
 
+    @property
+    def activation_name(self) -> str:
+        """Return what the closed form calls the activation: ``"relu"`` or ``"gelu"``."""
+        return type(self.activation).__name__.lower()
+
     def reset_parameters(self) -> None:
         """Draw new weights, as ``nn.Linear`` does."""
         bound = 1 / math.sqrt(self.num_features - 1)
@@ -145,8 +150,7 @@ class FeatureDecomposition(nn.Module):
     def _closed_form(self, u: Tensor, kernels: ModuleType) -> Tensor:
         readout = self.layers[0]
         parameters = (self.first_weight, self.first_bias, readout.weight, readout.bias)
-        activation = type(self.activation).__name__.lower()
-        correlated: Tensor = LeaveOneOut.apply(u, *parameters, kernels, activation)
+        correlated: Tensor = LeaveOneOut.apply(u, *parameters, kernels, self.activation_name)
         return correlated
 
     def extra_repr(self) -> str:

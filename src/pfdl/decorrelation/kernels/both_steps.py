@@ -98,15 +98,8 @@ def both_steps(penalty: PartialDecorrelation, u: Tensor, flags: Tensor) -> list[
 
 def _lay_out(penalty: PartialDecorrelation, u: Tensor) -> OneHidden:
     g = penalty.decomposition
-    weight, offset, readout, constant = (parameter.detach() for parameter in g.parameters())
-    return OneHidden(
-        u=u.contiguous(),
-        weight=weight.T.contiguous(),
-        offset=offset.contiguous(),
-        readout=readout[0],
-        constant=constant,
-        activation=type(g.activation).__name__.lower(),
-    )
+    parameters = [parameter.detach() for parameter in g.parameters()]
+    return OneHidden.of(u, parameters, g.activation_name)
 
 
 def state_of(penalty: PartialDecorrelation) -> Hashable:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import compress
 from types import ModuleType
 from typing import Any
 
@@ -45,6 +47,19 @@ class OneHidden:
     constant: Tensor
     activation: str
 
+    @classmethod
+    def of(cls, u: Tensor, parameters: Sequence[Tensor], activation: str) -> OneHidden:
+        """Lay out the parameters of a :class:`pfdl.FeatureDecomposition`, in its order."""
+        weight, offset, readout, constant = parameters
+        return cls(
+            u=u.contiguous(),
+            weight=weight.T.contiguous(),
+            offset=offset.contiguous(),
+            readout=readout[0],
+            constant=constant,
+            activation=activation,
+        )
+
     @property
     def strict(self) -> bool:
         """Return whether coordinate j is removed, as in the paper's g, rather than masked."""
@@ -79,14 +94,7 @@ class LeaveOneOut(torch.autograd.Function):
     ) -> Tensor:
         """Return Ũ, and keep what the backward pass uses."""
         ctx.kernels = kernels
-        ctx.net = OneHidden(
-            u=u.contiguous(),
-            weight=weight.T.contiguous(),
-            offset=offset.contiguous(),
-            readout=readout[0],
-            constant=constant,
-            activation=activation,
-        )
+        ctx.net = OneHidden.of(u, (weight, offset, readout, constant), activation)
         ctx.save_for_backward(u, weight, offset, readout, constant)
         out: Tensor
         out, ctx.base = kernels.predict(ctx.net)
@@ -103,9 +111,10 @@ class LeaveOneOut(torch.autograd.Function):
         gradient = gradient.contiguous()
         of_u: Tensor | None = None
         of_parameters: tuple[Tensor | None, ...] = (None,) * 4
-        if ctx.needs_input_grad[0]:
+        u_needs_one, *parameters_need_one = ctx.needs_input_grad[:5]
+        if u_needs_one:
             of_u = ctx.kernels.feature_gradient(ctx.net, ctx.base, gradient).to(inputs[0].dtype)
-        if any(ctx.needs_input_grad[1:5]):
+        if any(parameters_need_one):
             of_parameters = ctx.kernels.parameter_gradients(ctx.net, ctx.base, gradient)
         return (of_u, *of_parameters, None, None)
 
@@ -113,15 +122,16 @@ class LeaveOneOut(torch.autograd.Function):
 def _differentiable_gradients(
     ctx: Any, inputs: tuple[Tensor, ...], gradient: Tensor
 ) -> list[Tensor | None]:
-    wanted = [value for value, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
     u, weight, offset, readout, constant = inputs
     activation = {"relu": torch.relu, "gelu": F.gelu}[ctx.net.activation]
+    are_wanted = ctx.needs_input_grad[: len(inputs)]
+    wanted = list(compress(inputs, are_wanted))
     with torch.enable_grad():
         out = leave_one_out_mlp(
             u.to(weight.dtype), weight.T, offset, [(readout, constant)], activation
         )
         gradients = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
-    return [next(gradients) if needed else None for needed in ctx.needs_input_grad[:5]]
+    return [next(gradients) if is_wanted else None for is_wanted in are_wanted]
 
 
 def choose_kernels(
@@ -146,17 +156,13 @@ def choose_kernels(
         if dtype != torch.float32 or not _has_triton():
             return None
         if len(features):  # a process of several may have no rows, for which a GPU has no work
-            return _triton_closed_form()
+            # Late: Triton comes with PyTorch for CUDA only
+            from pfdl.decorrelation.kernels import triton_closed_form
+
+            return triton_closed_form
     from pfdl.decorrelation.kernels import torch_closed_form
 
     return torch_closed_form
-
-
-def _triton_closed_form() -> ModuleType:
-    # Late: Triton comes with PyTorch for CUDA only
-    from pfdl.decorrelation.kernels import triton_closed_form
-
-    return triton_closed_form
 
 
 @cache

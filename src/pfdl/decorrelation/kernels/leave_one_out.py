@@ -22,6 +22,7 @@ same to the last bit, however large u_j is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,45 +67,61 @@ def leave_one_out_mlp(
         The predictions, shape (n, p).
     """
     n, p = u.shape
-    width = max([weight.shape[1], *(layer.shape[0] for layer, _ in layers)])
-    budget = CHUNK_ELEMENTS.get(u.device.type, CHUNK_ELEMENTS["cuda"])
     block = min(BLOCK, p)
-    rows = max(1, min(n, budget // (block * width)))
-    blocks = max(1, budget // (rows * block * width))
+    width = max([weight.shape[1], *(layer.shape[0] for layer, _ in layers)])
+    chunk = chunk_size(u, block * width)
 
     weight_before, weight_after = by_coordinate(weight, p)
     before = in_blocks(weight_before, block)
     after = in_blocks(weight_after, block)
     offset = in_blocks(offset.expand(p, -1), block)
-    one_chunk = rows >= n and blocks >= len(before)
+    is_one_chunk = chunk.rows >= n and chunk.blocks >= len(before)
 
     def predict(u_blocks: Tensor, outside: Tensor, first: int) -> Tensor:
         some = slice(first, first + len(u_blocks))
-        pre: Tensor = u_blocks @ inside_blocks(before[some], after[some])
-        hidden: Tensor = pre.unflatten(-1, (block, -1)) + outside[:, :, None] + offset[some, None]
+        inside = u_blocks @ inside_blocks(before[some], after[some])
+        of_each_feature: Tensor = inside.unflatten(-1, (block, -1))
+        hidden = of_each_feature + outside[:, :, None] + offset[some, None]
         for weight, bias in layers:
             hidden = F.linear(activation(hidden), weight, bias)
         return hidden.squeeze(-1)
 
+    def predict_in_chunks(u_blocks: Tensor, outside: Tensor) -> Tensor:
+        if is_one_chunk:
+            return predict(u_blocks, outside, 0)
+        parts = []
+        for first in range(0, len(u_blocks), chunk.blocks):
+            some = slice(first, first + chunk.blocks)
+            inputs = (u_blocks[some], outside[some], first)
+            parts.append(checkpoint(predict, *inputs, use_reentrant=False))
+        return torch.cat(parts)
+
     predictions = []
     # Once also without rows, so that there is a graph to the weights
-    for first_row in range(0, max(1, n), rows):
-        # (blocks, rows, block)
-        u_blocks = in_blocks(u[first_row : first_row + rows].T, block).transpose(1, 2)
+    for first_row in range(0, max(1, n), chunk.rows):
+        u_rows = u[first_row : first_row + chunk.rows]
+        u_blocks = in_blocks(u_rows.T, block).transpose(1, 2)  # (blocks, rows, block)
         outside = sums_of_others(u_blocks @ before, u_blocks @ after)
-        if one_chunk:
-            of_rows = predict(u_blocks, outside, 0)
-        else:
-            chunks = []
-            for first in range(0, len(u_blocks), blocks):
-                some = slice(first, first + blocks)
-                chunk = checkpoint(
-                    predict, u_blocks[some], outside[some], first, use_reentrant=False
-                )
-                chunks.append(chunk)
-            of_rows = torch.cat(chunks)
+        of_rows = predict_in_chunks(u_blocks, outside)
         predictions.append(of_rows.transpose(0, 1).flatten(1)[:, :p])
     return torch.cat(predictions)
+
+
+class ChunkSize(NamedTuple):
+    """How many rows, and blocks of these, are worked on at a time."""
+
+    rows: int
+    blocks: int
+
+
+def chunk_size(u: Tensor, elements: int) -> ChunkSize:
+    """Return how many rows and blocks of ``u`` a chunk has, if a row's block takes so many floats
+    in a hidden layer.
+    """
+    budget = CHUNK_ELEMENTS.get(u.device.type, CHUNK_ELEMENTS["cuda"])
+    rows = max(1, min(len(u), budget // elements))
+    blocks = max(1, budget // (rows * elements))
+    return ChunkSize(rows, blocks)
 
 
 def by_coordinate(weight: Tensor, p: int) -> tuple[Tensor, Tensor]:
@@ -119,8 +136,9 @@ def by_coordinate(weight: Tensor, p: int) -> tuple[Tensor, Tensor]:
 
 def in_blocks(coordinates: Tensor, block: int) -> Tensor:
     """Group the leading dimension: (p, m) to (blocks, block, m), padded with zeros."""
-    p, m = coordinates.shape
-    return F.pad(coordinates, (0, 0, 0, -p % block)).view(-(-p // block), block, m)
+    padded = F.pad(coordinates, (0, 0, 0, -len(coordinates) % block))
+    blocks: Tensor = padded.unflatten(0, (-1, block))
+    return blocks
 
 
 def sums_of_others(from_left: Tensor, from_right: Tensor) -> Tensor:

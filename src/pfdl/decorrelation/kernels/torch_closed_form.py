@@ -99,17 +99,20 @@ def parameter_gradients(
         of_before = torch.empty_like(blocks.before)
         of_after = torch.empty_like(blocks.before)
         of_offsets = torch.empty_like(blocks.before)
+        is_later = blocks.later.mT
+        is_earlier = blocks.later.transpose(0, 1).mT
         for group in _pre_activations(blocks, are_made=base is not None):
             some = group.some
-            of_readout += of_out[some].flatten() @ _activate(net, group).flatten(0, -2)
+            activations = _activate(net, group).flatten(0, -2)
+            of_readout += of_out[some].flatten() @ activations
             delta = _delta(net, group, of_out[some])
             torch.sum(delta, 2, out=sums[some])
             if is_indexed:
                 torch.sum(delta, 1, out=of_offsets[some])
             products = torch.bmm(blocks.u[some].mT, delta.flatten(2))
             within = products.unflatten(2, (BLOCK, h))  # (blocks, k, j, h)
-            of_before[some] = (blocks.later.mT @ within)[:, :, 0]
-            of_after[some] = (blocks.later.transpose(0, 1).mT @ within)[:, :, 0]
+            of_before[some] = (is_later @ within)[:, :, 0]
+            of_after[some] = (is_earlier @ within)[:, :, 0]
         of_before.baddbmm_(blocks.u.mT, _sums_beyond(sums, -1))
         of_after.baddbmm_(blocks.u.mT, _sums_beyond(sums, 1))
         of_weight += of_before.flatten(0, 1)[:visible]
@@ -164,9 +167,12 @@ def _lay_out(net: OneHidden, u: Tensor) -> _Blocks:
     # Where coordinate j is removed, those after it are shifted by one place, so each coordinate has
     # two weights.
     removed = p - len(net.weight)
-    before = F.pad(net.weight, (0, 0, 0, removed + missing)).unflatten(0, (-1, BLOCK))
-    after = F.pad(net.weight, (0, 0, removed, missing)).unflatten(0, (-1, BLOCK))
-    offset = F.pad(net.offset.expand(p, -1), (0, 0, 0, missing)).unflatten(0, (-1, BLOCK))
+    before = F.pad(net.weight, (0, 0, 0, removed + missing))
+    before = before.unflatten(0, (-1, BLOCK))
+    after = F.pad(net.weight, (0, 0, removed, missing))
+    after = after.unflatten(0, (-1, BLOCK))
+    offset = F.pad(net.offset.expand(p, -1), (0, 0, 0, missing))
+    offset = offset.unflatten(0, (-1, BLOCK))
     u_blocks = _in_blocks(u)
     from_earlier = _sums_beyond(torch.bmm(u_blocks, before), 1)
     from_later = _sums_beyond(torch.bmm(u_blocks, after), -1)
@@ -189,24 +195,33 @@ def _lay_out(net: OneHidden, u: Tensor) -> _Blocks:
 
 
 def _pre_activations(blocks: _Blocks, are_made: bool = False) -> Iterator[_Group]:
-    """Yield the blocks in groups, always in the same memory.
+    """Yield the blocks in groups; what is not kept lies always in the same memory.
 
     Args:
         blocks: All of them.
         are_made: Whether those that are kept have been made before.
     """
     number, n, h = blocks.outside.shape
-    size = min(number, max(1, GROUP_ELEMENTS // max(1, n * BLOCK * h)))
+    of_a_block = max(1, n * BLOCK * h)
+    size = min(number, max(1, GROUP_ELEMENTS // of_a_block))
     spare = blocks.outside.new_empty(size, n, BLOCK, h)
+    are_kept = blocks.kept is not None
     buffer = torch.empty_like(spare) if blocks.kept is None else blocks.kept
     for start in range(0, number, size):
         some = slice(start, min(start + size, number))
         length = some.stop - start
-        pre = buffer[:length] if blocks.kept is None else buffer[some]
-        if blocks.kept is None or not are_made:
-            torch.add(blocks.outside[some][:, :, None], blocks.offset[some][:, None], out=pre)
-            pre.flatten(2).baddbmm_(blocks.u[some], blocks.within[some])
+        pre = buffer[some] if are_kept else buffer[:length]
+        if not (are_kept and are_made):
+            _fill(pre, blocks, some)
         yield _Group(some, pre, spare[:length])
+
+
+def _fill(pre: Tensor, blocks: _Blocks, some: slice) -> None:
+    """Compute the pre-activations of some blocks."""
+    outside = blocks.outside[some][:, :, None]
+    offset = blocks.offset[some][:, None]
+    torch.add(outside, offset, out=pre)
+    pre.flatten(2).baddbmm_(blocks.u[some], blocks.within[some])
 
 
 def _activate(net: OneHidden, group: _Group) -> Tensor:

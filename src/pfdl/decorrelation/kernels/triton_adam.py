@@ -87,7 +87,7 @@ def take_step(
     is_decoupled = type(optimizer) is AdamW or bool(group.get("decoupled_weight_decay", False))
     states = [optimizer.state[parameter] for parameter in parameters]
     sizes = [gradient.numel() for gradient in gradients]
-    programs = sum(-(-size // LENGTH) for size in sizes)
+    programs = sum(triton.cdiv(size, LENGTH) for size in sizes)
     partial = unexplained.new_empty(programs)
     verdict = unexplained.new_empty(1 + 2 * len(sizes))
     _square_sums[(programs,)](*gradients, *sizes[:3], partial, LENGTH=LENGTH, num_warps=4)

@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from triton import cdiv, next_power_of_2
 
 from pfdl.decorrelation.kernels import triton_kernels
 from pfdl.decorrelation.kernels.function import OneHidden
@@ -102,7 +103,7 @@ def feature_gradient(
 
 def _turns(net: OneHidden) -> Iterator[slice]:
     n, p, h, _ = _sizes(net)
-    length = max(1, MAX_BLOCK_SUMS // (_tiles(p, _features(p)) * h))
+    length = max(1, MAX_BLOCK_SUMS // (_blocks(p) * h))
     return (slice(start, min(start + length, n)) for start in range(0, n, length))
 
 
@@ -110,7 +111,7 @@ def _predict(net: OneHidden, out: Tensor) -> Tensor:
     n, p, h, visible = _sizes(net)
     base = _base(net)
     tile = _tile(net)
-    triton_kernels.predict[(_tiles(n, tile["ROWS"]), _tiles(p, _features(p)))](
+    triton_kernels.predict[(cdiv(n, tile["ROWS"]), _blocks(p))](
         net.u,
         net.weight,
         net.offset,
@@ -136,7 +137,7 @@ def _feature_gradient(
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
     tile = _tile(net)
-    triton_kernels.feature_gradient[(_tiles(n, tile["ROWS"]), _tiles(p, _features(p)))](
+    triton_kernels.feature_gradient[(cdiv(n, tile["ROWS"]), _blocks(p))](
         net.u,
         gradient,
         net.weight,
@@ -176,11 +177,11 @@ def _indexed_sums(
     """Return the gradients of W (h, p), of the offsets, of v and of c."""
     n, p, h, _ = _sizes(net)
     features, units, warps = INDEXED_PARAMETER_TILE
-    blocks = _tiles(p, features)
+    blocks = cdiv(p, features)
     weight = _empty(net, h, p)
     offset = _empty(net, p, h)
     sums = _empty(net, blocks, h + 1)
-    triton_kernels.indexed_parameter_sums[(blocks, _tiles(h, units))](
+    triton_kernels.indexed_parameter_sums[(blocks, cdiv(h, units))](
         net.u,
         gradient,
         net.weight,
@@ -208,11 +209,11 @@ def _strict_sums(
     """Return the gradients of W (h, p − 1), of v, of the offsets and of c."""
     n, p, h, visible = _sizes(net)
     rows, units, warps = STRICT_PARAMETER_TILE
-    parts = _tiles(n, rows)
-    blocks = _tiles(p, _features(p))
+    parts = cdiv(n, rows)
+    blocks = _blocks(p)
     of_parts = _empty(net, parts, visible, h)
     sums = _empty(net, parts * blocks, 2 * h + 1)
-    triton_kernels.strict_parameter_sums[(parts, _tiles(h, units), blocks)](
+    triton_kernels.strict_parameter_sums[(parts, cdiv(h, units), blocks)](
         net.u,
         gradient,
         net.weight,
@@ -235,7 +236,7 @@ def _strict_sums(
     )
     weight = _empty(net, h, visible)
     side = TRANSPOSED_SIDE
-    triton_kernels.sum_transposed[(_tiles(visible, side), _tiles(h, side))](
+    triton_kernels.sum_transposed[(cdiv(visible, side), cdiv(h, side))](
         of_parts, weight, parts, visible, h, SIDE=side
     )
     return weight, *sums.sum(0).split([h, h, 1])
@@ -246,11 +247,11 @@ def _base(net: OneHidden) -> Tensor:
     (blocks, n, h).
     """
     n, p, h, visible = _sizes(net)
-    blocks = _tiles(p, _features(p))
+    blocks = _blocks(p)
     tile = _tile(net)
     own = _empty(net, blocks, n, h)
     following = torch.empty_like(own) if net.strict else own
-    triton_kernels.block_sums[(_tiles(n, tile["ROWS"]), _tiles(h, tile["UNITS"]), blocks)](
+    triton_kernels.block_sums[(cdiv(n, tile["ROWS"]), cdiv(h, tile["UNITS"]), blocks)](
         net.u, net.weight, own, following, n, p, h, visible, STRICT=net.strict, **tile
     )
     if not net.strict:
@@ -264,10 +265,10 @@ def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tens
     and Δ, (n, h).
     """
     n, p, h, visible = _sizes(net)
-    blocks = _tiles(p, _features(p))
+    blocks = _blocks(p)
     tile = _tile(net)
     sums = _empty(net, blocks, n, h)
-    triton_kernels.delta_sums[(_tiles(n, tile["ROWS"]), _tiles(h, tile["UNITS"]), blocks)](
+    triton_kernels.delta_sums[(cdiv(n, tile["ROWS"]), cdiv(h, tile["UNITS"]), blocks)](
         net.u,
         gradient,
         net.weight,
@@ -294,9 +295,9 @@ def _scan(own: Tensor, following: Tensor | None) -> tuple[Tensor, Tensor]:
     blocks, n, h = own.shape
     out = torch.empty_like(own)
     total = own.new_empty(n, h)
-    all_blocks = _power_of_two(blocks)
+    all_blocks = next_power_of_2(blocks)
     length = max(8, SCAN_ELEMENTS // all_blocks)
-    triton_kernels.scan_blocks[(_tiles(n * h, length),)](
+    triton_kernels.scan_blocks[(cdiv(n * h, length),)](
         own,
         own if following is None else following,
         out,
@@ -320,22 +321,19 @@ def _tile(net: OneHidden) -> dict[str, Any]:
     _, p, h, _ = _sizes(net)
     return {
         "ROWS": ROWS,
-        "UNITS": min(UNITS, _power_of_two(h)),
+        "UNITS": min(UNITS, next_power_of_2(h)),
         "FEATURES": _features(p),
         "num_warps": WARPS,
     }
-
-
-def _power_of_two(least: int) -> int:
-    return 1 << (least - 1).bit_length()
 
 
 def _features(p: int) -> int:
     return FEATURES if p <= 2048 else MANY_FEATURES
 
 
-def _tiles(size: int, tile: int) -> int:
-    return -(-size // tile)
+def _blocks(p: int) -> int:
+    blocks: int = cdiv(p, _features(p))
+    return blocks
 
 
 def _empty(net: OneHidden, *shape: int) -> Tensor:

@@ -19,6 +19,18 @@ import triton.language as tl
 from triton.language import constexpr
 
 
+# Which elements of a tile lie inside a matrix.
+@triton.jit
+def inside_of(row, column, rows, columns):
+    return (row < rows)[:, None] & (column < columns)[None, :]
+
+
+# Where the elements of a tile lie in a matrix whose rows have this width.
+@triton.jit
+def places_in(row, column, width):
+    return row[:, None] * width + column[None, :]
+
+
 @triton.jit
 def _activation(x, GELU: constexpr):
     if GELU:
@@ -52,11 +64,8 @@ def _weights(weight, k, unit, visible, h):
 
 @triton.jit
 def _tile(matrix, row, unit, n, h):
-    return tl.load(
-        matrix + row[:, None] * h + unit[None, :],
-        mask=(row < n)[:, None] & (unit < h)[None, :],
-        other=0.0,
-    )
+    inside = inside_of(row, unit, n, h)
+    return tl.load(matrix + places_in(row, unit, h), mask=inside, other=0.0)
 
 
 # What a program starts with: the base of its rows, for strict sharing that of its block, with the
@@ -120,8 +129,8 @@ def block_sums(
         if STRICT:
             after = _column(u, row, k + 1, n, p)[:, None] + zeros
             shifted = tl.fma(after, w, shifted)
-    place = block * n * h + row[:, None] * h + unit[None, :]
-    inside = (row < n)[:, None] & (unit < h)[None, :]
+    place = block * n * h + places_in(row, unit, h)
+    inside = inside_of(row, unit, n, h)
     tl.store(own + place, sums, mask=inside)
     if STRICT:
         tl.store(following + place, shifted, mask=inside)
@@ -143,15 +152,17 @@ def scan_blocks(
 ):
     place = tl.program_id(0) * LENGTH + tl.arange(0, LENGTH)
     block = tl.arange(0, BLOCKS)
-    inside = (block < blocks)[:, None] & (place < size)[None, :]
-    where = block[:, None] * size + place[None, :]
-    earlier = tl.load(own + where - size, mask=inside & (block > 0)[:, None], other=0.0)
+    inside = inside_of(block, place, blocks, size)
+    where = places_in(block, place, size)
+    has_earlier = inside & (block > 0)[:, None]
+    earlier = tl.load(own + where - size, mask=has_earlier, other=0.0)
     result = tl.cumsum(earlier, axis=0)
     if SUFFIX:
         later = tl.load(following + where, mask=inside, other=0.0)
         result += tl.cumsum(later, axis=0, reverse=True)
     else:
-        last = tl.load(own + (blocks - 1) * size + place, mask=place < size, other=0.0)
+        last_block = own + (blocks - 1) * size
+        last = tl.load(last_block + place, mask=place < size, other=0.0)
         tl.store(total + place, tl.sum(earlier, axis=0) + last, mask=place < size)
     tl.store(out + where, result, mask=inside)
 
@@ -193,8 +204,8 @@ def predict(
             value = tl.sum(_activation(pre, GELU) * v[None, :], axis=1)
             result = tl.where(column[None, :] == t, result + value[:, None], result)
     result += tl.load(constant)
-    place = row[:, None] * p + first + column[None, :]
-    tl.store(out + place, result, mask=(row < n)[:, None] & (first + column < p)[None, :])
+    j = first + column
+    tl.store(out + places_in(row, j, p), result, mask=inside_of(row, j, n, p))
 
 
 # Sums of δ over the features of a block.
@@ -230,8 +241,8 @@ def delta_sums(
         pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
         g_j = _column(gradient, row, j, n, p)
         acc += (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
-    place = block * n * h + row[:, None] * h + unit[None, :]
-    tl.store(sums + place, acc, mask=(row < n)[:, None] & (unit < h)[None, :])
+    place = block * n * h + places_in(row, unit, h)
+    tl.store(sums + place, acc, mask=inside_of(row, unit, n, h))
 
 
 # The gradient of the features, added to what out has if ADD. prefix is L at the start of each block
@@ -280,13 +291,15 @@ def feature_gradient(
             if STRICT:
                 until = before + delta
                 w_last = _weights(weight, j - 1, unit, visible, h)
-                value = tl.sum((whole - until) * w_j[None, :] + before * w_last[None, :], axis=1)
+                parts = (whole - until) * w_j[None, :] + before * w_last[None, :]
+                value = tl.sum(parts, axis=1)
                 before = until
             else:
                 value = tl.sum((whole - delta) * w_j[None, :], axis=1)
             result = tl.where(column[None, :] == t, result + value[:, None], result)
-    place = row[:, None] * p + first + column[None, :]
-    inside = (row < n)[:, None] & (first + column < p)[None, :]
+    j = first + column
+    place = places_in(row, j, p)
+    inside = inside_of(row, j, n, p)
     if ADD:
         result += tl.load(out + place, mask=inside, other=0.0)
     tl.store(out + place, result, mask=inside)
@@ -317,10 +330,9 @@ def indexed_parameter_sums(
     block = tl.program_id(0)
     j = block * FEATURES + tl.arange(0, FEATURES)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    inside = (j < p)[:, None] & (unit < h)[None, :]
     v = tl.load(readout + unit, mask=unit < h, other=0.0)
-    w = tl.load(weight + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
-    e = tl.load(offset + j[:, None] * h + unit[None, :], mask=inside, other=0.0)
+    w = _tile(weight, j, unit, p, h)
+    e = _tile(offset, j, unit, p, h)
     acc_weight = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_offset = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_readout = tl.zeros((FEATURES, UNITS), tl.float32)
@@ -336,8 +348,10 @@ def indexed_parameter_sums(
         acc_offset += delta
         acc_readout += g_i[:, None] * _activation(pre, GELU)
         acc_constant += g_i
-    tl.store(of_weight + unit[None, :] * p + j[:, None], acc_weight, mask=inside)
-    tl.store(of_offset + j[:, None] * h + unit[None, :], acc_offset, mask=inside)
+    inside = inside_of(j, unit, p, h)
+    transposed = unit[None, :] * p + j[:, None]
+    tl.store(of_weight + transposed, acc_weight, mask=inside)
+    tl.store(of_offset + places_in(j, unit, h), acc_offset, mask=inside)
     here = sums + block * (h + 1)
     tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
     tl.store(here + h, tl.sum(acc_constant, axis=0), mask=tl.program_id(1) == 0)
@@ -393,7 +407,8 @@ def strict_parameter_sums(
         tl.store(of_weight + place, of_w_j, mask=unit < units)
     here = sums + (part * tl.num_programs(2) + block) * (2 * h + 1)
     tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
-    of_offset = tl.where(block == 0, 1.0, 0.0) * tl.sum(whole, axis=0)  # Δ is that of all blocks
+    is_first = tl.where(block == 0, 1.0, 0.0)  # Δ is that of all blocks
+    of_offset = is_first * tl.sum(whole, axis=0)
     tl.store(here + h + unit, of_offset, mask=unit < h)
     tl.store(here + 2 * h, tl.sum(acc_constant, axis=0), mask=tl.program_id(1) == 0)
 
@@ -403,10 +418,10 @@ def strict_parameter_sums(
 def sum_transposed(parts, out, number, rows, columns, SIDE: constexpr):
     row = tl.program_id(0) * SIDE + tl.arange(0, SIDE)
     column = tl.program_id(1) * SIDE + tl.arange(0, SIDE)
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    inside = inside_of(row, column, rows, columns)
     acc = tl.zeros((SIDE, SIDE), tl.float32)
     for part in range(number):
-        here = (part * rows + row)[:, None] * columns + column[None, :]
+        here = places_in(part * rows + row, column, columns)
         acc += tl.load(parts + here, mask=inside, other=0.0)
-    place = column[:, None] * rows + row[None, :]
-    tl.store(out + place, tl.trans(acc), mask=(column < columns)[:, None] & (row < rows)[None, :])
+    place = places_in(column, row, rows)
+    tl.store(out + place, tl.trans(acc), mask=inside_of(column, row, columns, rows))

@@ -33,6 +33,7 @@ from triton.language import constexpr
 
 from pfdl.decorrelation.finiteness import WIDE_SCALES
 from pfdl.decorrelation.functional import largest_feature
+from pfdl.decorrelation.kernels.triton_kernels import inside_of, places_in
 
 COLUMN_TILE = {"ROWS": 128, "COLUMNS": 16, "num_warps": 4}
 """Tile of the kernels that walk down the rows."""
@@ -75,7 +76,7 @@ def penalty(
         flags: The second number becomes 1.0 if a feature is far larger than the others of its row.
     """
     n, p = u.shape
-    length = min(ROW_LENGTH, 1 << (p - 1).bit_length())
+    length = min(ROW_LENGTH, triton.next_power_of_2(p))
     rows = correlated.new_empty(n)
     columns = correlated.new_empty(5, p)
     losses = correlated.new_empty(3)
@@ -106,7 +107,7 @@ def penalty(
 
 
 def _column_tiles(p: int) -> tuple[int]:
-    return (-(-p // COLUMN_TILE["COLUMNS"]),)
+    return (triton.cdiv(p, COLUMN_TILE["COLUMNS"]),)
 
 
 # The gradient of L_g at Ũ; for each column the squared error, not a number beyond the limit, the
@@ -121,10 +122,11 @@ def _fit_errors(
     beyond = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        place = row[:, None] * p + column[None, :]
-        inside = (row < n)[:, None] & (column < p)[None, :]
+        place = places_in(row, column, p)
+        inside = inside_of(row, column, n, p)
         x = tl.load(u + place, mask=inside, other=0.0)
-        missed = tl.load(correlated + place, mask=inside, other=0.0) - x
+        y = tl.load(correlated + place, mask=inside, other=0.0)
+        missed = y - x
         tl.store(gradient + place, missed * scale, mask=inside)
         sums += tl.sum(x, axis=0)
         squares += tl.sum(missed * missed, axis=0)
@@ -134,8 +136,8 @@ def _fit_errors(
     lacking = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        inside = (row < n)[:, None] & (column < p)[None, :]
-        x = tl.load(u + row[:, None] * p + column[None, :], mask=inside, other=0.0)
+        inside = inside_of(row, column, n, p)
+        x = tl.load(u + places_in(row, column, p), mask=inside, other=0.0)
         distance = tl.where(inside, x - mean[None, :], 0.0)
         spread += tl.sum(distance * distance, axis=0)
         lacking += tl.sum(distance, axis=0)
@@ -150,7 +152,8 @@ def _fit_errors(
 @triton.jit
 def _without_mean(values, means, column, p):
     rounded = tl.load(means + column, mask=column < p, other=0.0)
-    return (values - rounded) - tl.load(means + p + column, mask=column < p, other=0.0)
+    lacking = tl.load(means + p + column, mask=column < p, other=0.0)
+    return (values - rounded) - lacking
 
 
 # s_i of each row; and whether its largest feature is so many times the sum of the others.
@@ -168,7 +171,8 @@ def _row_sums(u, means, rows, flags, p, wide, LENGTH: constexpr):
         largest = tl.maximum(largest, tl.abs(x))
     tl.store(rows + row, tl.sum(acc, axis=0))
     most = tl.max(largest, axis=0)
-    tl.store(flags + 1, 1.0, mask=most > wide * (tl.sum(sizes, axis=0) - most))
+    others = tl.sum(sizes, axis=0) - most
+    tl.store(flags + 1, 1.0, mask=most > wide * others)
 
 
 # For each column its level, its covariance, μ_j, t_j and what that lacks.
@@ -198,18 +202,20 @@ def _column_sums(
     sums = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        inside = (row < n)[:, None] & (column < p)[None, :]
-        y = tl.load(correlated + row[:, None] * p + column[None, :], mask=inside, other=0.0)
+        inside = inside_of(row, column, n, p)
+        y = tl.load(correlated + places_in(row, column, p), mask=inside, other=0.0)
         sums += tl.sum(y, axis=0)
     mean_correlated = sums * share
     products = tl.zeros((COLUMNS,), tl.float32)
     lacking = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        place = row[:, None] * p + column[None, :]
-        inside = (row < n)[:, None] & (column < p)[None, :]
-        x = (tl.load(u + place, mask=inside, other=0.0) - mean[None, :]) - mean_lacks[None, :]
-        y = tl.load(correlated + place, mask=inside, other=0.0) - mean_correlated[None, :]
+        place = places_in(row, column, p)
+        inside = inside_of(row, column, n, p)
+        x = tl.load(u + place, mask=inside, other=0.0)
+        x = (x - mean[None, :]) - mean_lacks[None, :]
+        y = tl.load(correlated + place, mask=inside, other=0.0)
+        y = y - mean_correlated[None, :]
         whole = tl.load(rows + row, mask=row < n, other=0.0)
         others = (whole[:, None] - x) * inverse_others
         products += tl.sum(tl.where(inside, y * others, 0.0), axis=0)
@@ -269,7 +275,8 @@ def _penalty_gradients(
         place = row * p + column
         cross = tl.load(columns + p + column, mask=inside, other=0.0)
         y = tl.load(correlated + place, mask=inside, other=0.0)
-        x = _without_mean(tl.load(u + place, mask=inside, other=0.0), means, column, p)
+        x = tl.load(u + place, mask=inside, other=0.0)
+        x = _without_mean(x, means, column, p)
         others = (whole - x) * inverse_others
         if CENTRED:
             y = _without_mean(y, columns + 3 * p, column, p)
