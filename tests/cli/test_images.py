@@ -122,12 +122,12 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ("diagnose nowhere", "nowhere is taken for a run; say where its images are"),
         ("diagnose nowhere.csv", "say which column of nowhere.csv is to be predicted"),
         (
-            "diagnose nowhere.csv photos",
+            "diagnose nowhere.csv shapes",
             "is a table: it takes --target and neither images nor --compare",
         ),
-        ("diagnose run photos --compare ./run", "run would be compared with itself"),
+        ("diagnose run shapes --compare ./run", "run would be compared with itself"),
         ("diagnose nowhere --target y", "--target is for a table"),
-        ("diagnose nowhere.csv --target y", "nowhere.csv: No such file or directory."),
+        ("diagnose nowhere.csv --target y", "there is no file nowhere.csv"),
     ],
 )
 def test_a_mistake_is_a_sentence(line, sentence):

@@ -30,9 +30,6 @@ DATA_HELP = (
     " the word 'shapes' for the built-in data."
 )
 DATA = "DIR|TABLE|shapes"
-Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP)]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that pfdl train made.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 
 
 def say(what: str) -> None:
@@ -40,28 +37,25 @@ def say(what: str) -> None:
     typer.echo(printable_lines(f"{what} …"), err=True)
 
 
-def check_places(data: str, run: Path | None = None) -> None:
-    """Raise unless images and a run are where a user says, before PyTorch is loaded.
-
-    Raises:
-        FileNotFoundError: If there is no such folder or table.
-        ValueError: If the two are the wrong way round.
-    """
-    place = Path(data)
-    if run is not None:
-        _check_order(run, place)
-    if data != SHAPES and not place.exists():
-        kind = "table" if place.suffix else "folder"
-        raise FileNotFoundError(f"there is no {kind} {data}; name where the images are.")
+def say_loading() -> None:
+    """Say on a terminal that what comes first takes some seconds."""
     if sys.stderr.isatty():
         say("Loading PyTorch")
 
 
-def _check_order(run: Path, data: Path) -> None:
-    from pfdl.runs import CONFIG
+def check_there(kind: str, place: Path, why: str) -> None:
+    """Raise unless there is what a user names, before anything is loaded to read it.
 
-    if not (run / CONFIG).is_file() and (data / CONFIG).is_file():
-        raise ValueError(f"{data} is a run and {run} is not: name the run first, then the images.")
+    Args:
+        kind: What it should be.
+        place: Where it should be.
+        why: What to do otherwise.
+
+    Raises:
+        FileNotFoundError: If there is none.
+    """
+    if not place.exists():
+        raise FileNotFoundError(f"there is no {kind} {place}; {why}.")
 
 
 def say_sentence(sentence: str) -> None:
@@ -98,6 +92,45 @@ def exit_on_user_error() -> Iterator[None]:
             )
         typer.echo(f"Error: {printable_lines(sentence)}", err=True)
         raise typer.Exit(2) from None
+
+
+@exit_on_user_error()
+def check_run(run: Path | None) -> Path | None:
+    """Check that a run is there, while the command line is read: nothing is loaded yet."""
+    if run is not None:
+        check_there("run", run, "name the folder that pfdl train made")
+    return run
+
+
+@exit_on_user_error()
+def check_data(context: typer.Context, data: str | None) -> str | None:
+    """Check that images are there, and not a run in their place, before PyTorch is loaded."""
+    if data is None:
+        return None
+    place = Path(data)
+    run = context.params.get("run")
+    if run is not None:
+        _check_order(Path(run), place)
+    if data != SHAPES:
+        kind = "table" if place.suffix else "folder"
+        check_there(kind, place, "name where the images are")
+    say_loading()
+    return data
+
+
+def _check_order(run: Path, data: Path) -> None:
+    from pfdl.runs import CONFIG
+
+    if not (run / CONFIG).is_file() and (data / CONFIG).is_file():
+        raise ValueError(f"{data} is a run and {run} is not: name the run first, then the images.")
+
+
+Data = Annotated[str, typer.Argument(metavar=DATA, help=DATA_HELP, callback=check_data)]
+Run = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="The folder that pfdl train made.", callback=check_run),
+]
+Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 
 
 def open_source(
@@ -155,7 +188,6 @@ def open_run(
 
     Contexts that the data names and the split does not know are added to it.
     """
-    check_places(data, run)
     from pfdl.data.splits import name_contexts
     from pfdl.vision import load_model
     from pfdl.vision.checkpoint import read_split

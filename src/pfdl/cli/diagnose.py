@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,18 @@ import typer
 from pfdl._internal.files import write_atomically
 from pfdl._internal.settings import write_options
 from pfdl._internal.text import printable, printable_lines
-from pfdl.cli.common import DATA, DATA_HELP, Device, open_run, print_understood, say, say_sentence
+from pfdl.cli.common import (
+    DATA,
+    DATA_HELP,
+    Device,
+    check_data,
+    check_there,
+    open_run,
+    print_understood,
+    say,
+    say_loading,
+    say_sentence,
+)
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
@@ -20,6 +32,7 @@ if TYPE_CHECKING:
     from pfdl.vision.diagnosis import ImageDiagnosis
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+NEEDED = "name a run, a table of numbers or one of predictions"
 COLOURS = {
     "yes": typer.colors.RED,
     "no": typer.colors.GREEN,
@@ -40,7 +53,9 @@ def diagnose(
             ),
         ),
     ] = None,
-    data: Annotated[str | None, typer.Argument(metavar=DATA, help=DATA_HELP)] = None,
+    data: Annotated[
+        str | None, typer.Argument(metavar=DATA, help=DATA_HELP, callback=check_data)
+    ] = None,
     compare: Annotated[
         list[Path] | None,
         typer.Option(help="Another run, or table of predictions, to compare; may be given again."),
@@ -81,39 +96,57 @@ def diagnose(
             f"the page is HTML: give --output a name that ends in .html, not {output}."
         )
     others = compare or []
+    words = write_options(options)
     if predictions is not None:
-        if target is not None or data is not None:
-            raise ValueError(
-                "--predictions takes a folder of images, and neither DATA nor --target."
-            )
-        _diagnose_answers([predictions, *others], run, options, output)
+        _check_answers(data, target)
+        _check_places([predictions, *others])
+        found = _diagnose_answers([predictions, *others], run, options)
+        _show(found, str(run or "IMAGES"), words, output)
     elif run is None:
         raise ValueError("name a run and its images, a table, or --predictions.")
     elif run.suffix.lower() in TABLE_SUFFIXES:
-        if data is not None or others:
-            raise ValueError(
-                f"{run} is a table: it takes --target and neither images nor --compare."
-            )
+        _check_table(run, data, others)
         _diagnose_table(run, target, output)
-    elif target is not None:
-        raise ValueError(
-            f"--target is for a table, and {run} is none: give one of {', '.join(TABLE_SUFFIXES)}."
-        )
-    elif data is None:
+    else:
+        images = _check_runs(run, data, others, target)
+        _check_places([run, *others])
+        _show(_diagnose_runs([run, *others], images, options, device), images, words, output)
+    typer.echo(output)
+
+
+def _check_places(places: Sequence[Path]) -> None:
+    for place in places:
+        check_there("file" if place.suffix else "folder", place, NEEDED)
+
+
+def _check_answers(data: str | None, target: str | None) -> None:
+    if target is not None or data is not None:
+        raise ValueError("--predictions takes a folder of images, and neither DATA nor --target.")
+
+
+def _check_table(table: Path, data: str | None, others: Sequence[Path]) -> None:
+    if data is not None or others:
+        raise ValueError(f"{table} is a table: it takes --target and neither images nor --compare.")
+
+
+def _check_runs(run: Path, data: str | None, others: Sequence[Path], target: str | None) -> str:
+    """Return where the images are; raise unless runs are asked for as they must be."""
+    if target is not None:
+        suffixes = ", ".join(TABLE_SUFFIXES)
+        raise ValueError(f"--target is for a table, and {run} is none: give one of {suffixes}.")
+    if data is None:
         raise ValueError(
             f"{run} is taken for a run; say where its images are: pfdl diagnose {run} DIR (or"
             " shapes)."
         )
-    elif run.resolve() in [other.resolve() for other in others]:
+    if run.resolve() in [other.resolve() for other in others]:
         raise ValueError(f"{run} would be compared with itself; give --compare another run.")
-    else:
-        _diagnose_runs([run, *others], data, options, device, output)
-    typer.echo(output)
+    return data
 
 
 def _diagnose_runs(
-    runs: list[Path], data: str, options: DataOptions, device: str, output: Path
-) -> None:
+    runs: list[Path], data: str, options: DataOptions, device: str
+) -> list[ImageDiagnosis]:
     from pfdl._internal.validation import resolve_device
     from pfdl.vision.diagnosis import diagnose_images
     from pfdl.vision.evaluation import find_test_set
@@ -127,13 +160,14 @@ def _diagnose_runs(
             print_understood(split)
         say(f"Diagnosing {run} on {place}")
         found.append(diagnose_images(trained, source, split, trained_on=own, device=place, say=say))
-    _show(found, data, write_options(options), output)
+    return found
 
 
 def _diagnose_answers(
-    tables: list[Path], root: Path | None, options: DataOptions, output: Path
-) -> None:
+    tables: list[Path], root: Path | None, options: DataOptions
+) -> list[ImageDiagnosis]:
     """Diagnose models by tables of their answers."""
+    say_loading()
     from pfdl.cli.common import describe
     from pfdl.vision.answers import read_answers
     from pfdl.vision.diagnosis import diagnose_answers
@@ -146,7 +180,7 @@ def _diagnose_answers(
         if options.features is not None:
             source = describe(source or answers.named, options.features)
         found.append(diagnose_answers(table, answers, source, say=say))
-    _show(found, str(root or "IMAGES"), write_options(options), output)
+    return found
 
 
 def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path) -> None:
@@ -175,13 +209,14 @@ def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path
 
 
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
+    if target is None:
+        raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
+    _check_places([path])
     from pfdl.report.table_page import table_page
     from pfdl.tabular import LeakScreen, LeakWarning
     from pfdl.tabular.explaining import advice
     from pfdl.tabular.reading import read_table
 
-    if target is None:
-        raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
     X, y, notes = read_table(path, target, complete=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LeakWarning)  # the verdict says it, and what to do

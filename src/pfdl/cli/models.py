@@ -11,7 +11,17 @@ import typer
 
 from pfdl._internal.text import printable, spreadsheet_cell
 from pfdl._internal.validation import resolve_device
-from pfdl.cli.common import Data, Device, Run, evaluate_and_print, open_run, print_understood, say
+from pfdl.cli.common import (
+    Data,
+    Device,
+    Run,
+    check_there,
+    evaluate_and_print,
+    open_run,
+    print_understood,
+    say,
+    say_loading,
+)
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
@@ -84,6 +94,11 @@ def predict(
 
         pfdl predict runs/erm photos/ -o predictions.csv
     """
+    if (options.features is None) == (images is None):
+        raise ValueError("give either images or a file of their features: --features FILE.")
+    for named in images or []:
+        check_there("file" if named.suffix else "folder", named, "name images or a folder of them")
+    say_loading()
     from pfdl._internal.files import write_atomically
     from pfdl.data.features import read_features
     from pfdl.data.images import BadImage
@@ -91,8 +106,6 @@ def predict(
     from pfdl.vision import load_model, predict as classify
     from pfdl.vision.prediction import predict_features
 
-    if (options.features is None) == (images is None):
-        raise ValueError("give either images or a file of their features: --features FILE.")
     trained = load_model(run)
     bad_images: list[BadImage] = []
     if options.features is not None:
@@ -181,6 +194,7 @@ def export(
 
     preprocessing.json says what to do to an image before it enters.
     """
+    say_loading()
     from pfdl.vision import export as write, load_model
     from pfdl.vision.embedding import on_images
 

@@ -10,7 +10,7 @@ import typer
 
 from pfdl._internal.settings import check_settings, describe_settings, setting
 from pfdl._internal.text import printable
-from pfdl.cli.common import Data, check_places, evaluate_and_print, open_source, print_understood
+from pfdl.cli.common import Data, evaluate_and_print, open_source, print_understood
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -77,7 +77,6 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
 
         pfdl train photos/ --devices 4 --set precision=bf16
     """
-    check_places(data)
     from pfdl._internal.processes import OtherProcessError, rank
     from pfdl._internal.validation import resolve_device
     from pfdl.data import read_manifest
@@ -184,7 +183,6 @@ def split(
 
         pfdl split photos/ -o manifest.csv --ratio 5:1 --seed 0
     """
-    check_places(data)
     from pfdl.data import make_split
 
     source = open_source(data, options, None)
