@@ -47,9 +47,16 @@ def fit(config: TrainingConfig) -> None:
     typer.echo(f"{config.objective} {config.epochs} {dict(config.objective_settings)}")
 
 
+@takes_settings()
+def search(config: TrainingConfig) -> None:
+    """Say how contexts would be found."""
+    typer.echo(f"{config.infer_by} {dict(config.infer_settings)}")
+
+
 app = typer.Typer()
 add_command(app, "bake", bake)
 add_command(app, "fit", fit)
+add_command(app, "search", search)
 
 
 def run(*arguments):
@@ -85,6 +92,12 @@ def test_settings_of_a_part_are_dotted_or_nested(written):
     )
     for file in (dotted, nested):
         assert run("fit", "--config", file).output == "pfdl 40 {'pfdl': {'weight': 0.5}}\n"
+
+
+def test_settings_of_the_finder_of_contexts_are_those_of_a_run(written):
+    finder = {"infer_by": "jtt", "infer_settings": {"upweight": 7}}
+    file = written(json.dumps({"contexts": "inferred", "infer_epochs": 2, **finder}), "run.json")
+    assert run("search", "--config", file).output == "jtt {'upweight': 7}\n"
 
 
 def test_another_objective_leaves_the_settings_of_the_files_objective_out(written):

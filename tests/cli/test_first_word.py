@@ -21,11 +21,11 @@ MISTAKES = {
     "predict nowhere photos": "there is no run nowhere",
     "predict run nowhere.png": "there is no file nowhere.png",
     "predict run": "give either images or a file of their features",
-    "diagnose nowhere shapes": "there is no folder nowhere",
+    "diagnose nowhere shapes": "there is no run nowhere",
     "diagnose run nowhere": "there is no folder nowhere",
-    "diagnose run shapes --compare nowhere": "there is no folder nowhere",
-    "diagnose --predictions nowhere.csv": "there is no file nowhere.csv",
-    "diagnose nowhere.csv --target y": "there is no file nowhere.csv",
+    "diagnose run shapes --compare nowhere": "there is no run nowhere",
+    "diagnose --predictions nowhere.csv": "there is no table of predictions nowhere.csv",
+    "diagnose nowhere.csv --target y": "there is no table nowhere.csv",
 }
 ASK = """
 import contextlib, io, json, shlex, sys

@@ -56,6 +56,13 @@ def test_one_command_trains_tests_and_exports(trained):
     ] == {"pfdl": {"weight": 0.5}}
 
 
+def test_the_settings_of_a_run_train_another_one_alike(photos, trained, tmp_path):
+    first, _ = trained
+    typed(f"train {photos} --config {first} --device cpu --ratio 2:1 --no-export -o {tmp_path}")
+    settings = [json.loads((run / "config.json").read_text()) for run in (first, tmp_path)]
+    assert settings[0]["settings"] == settings[1]["settings"]
+
+
 def test_export_writes_where_it_is_told(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("pfdl.vision.checkpoint._to_onnx", lambda trained: b"onnx")
     typed(f"export {trained[0]} -o {tmp_path / 'out'}")
@@ -127,7 +134,7 @@ def test_ctrl_c_is_answered_with_how_to_go_on(photos, tmp_path, monkeypatch):
         ),
         ("diagnose run shapes --compare ./run", "run would be compared with itself"),
         ("diagnose nowhere --target y", "--target is for a table"),
-        ("diagnose nowhere.csv --target y", "there is no file nowhere.csv"),
+        ("diagnose nowhere.csv --target y", "there is no table nowhere.csv"),
     ],
 )
 def test_a_mistake_is_a_sentence(line, sentence):

@@ -15,6 +15,7 @@ MOST_LEVELS = 20
 """The settings of a run are nested in four."""
 SCALARS = (str, int, float, bool, type(None))
 OBJECTIVE_SETTINGS = "objective_settings"
+INFER_SETTINGS = "infer_settings"
 
 
 def read_config_file(path: str | Path) -> dict[str, str]:
@@ -92,16 +93,25 @@ def _training_of_a_run(content: Any) -> Any:
 
 
 def _flat(content: Mapping[Any, Any]) -> list[tuple[str, Any]]:
-    """Return names and values; those of an objective's parts as PART.NAME."""
+    """Return names and values; those of an objective's parts, and of the finder of contexts, as
+    PART.NAME.
+    """
     pairs: list[tuple[str, Any]] = []
     for name, value in content.items():
-        if name != OBJECTIVE_SETTINGS:
+        if name == OBJECTIVE_SETTINGS and isinstance(value, Mapping):
+            for part, inner in value.items():
+                pairs += _dotted(part, inner)
+        elif name == INFER_SETTINGS:
+            pairs += _dotted(content.get("infer_by"), value)
+        else:
             pairs.append((str(name), value))
-            continue
-        for part, inner in value.items() if isinstance(value, Mapping) else ():
-            entries = inner if isinstance(inner, Mapping) else {}
-            pairs += [(f"{part}.{key}", entry) for key, entry in entries.items()]
     return pairs
+
+
+def _dotted(part: Any, settings: Any) -> list[tuple[str, Any]]:
+    if not isinstance(settings, Mapping):
+        return []
+    return [(f"{part}.{name}", value) for name, value in settings.items()]
 
 
 def _typed(value: Any) -> str:

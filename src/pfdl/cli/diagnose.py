@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pfdl.vision.diagnosis import ImageDiagnosis
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
-NEEDED = "name a run, a table of numbers or one of predictions"
 COLOURS = {
     "yes": typer.colors.RED,
     "no": typer.colors.GREEN,
@@ -99,7 +98,8 @@ def diagnose(
     words = write_options(options)
     if predictions is not None:
         _check_answers(data, target)
-        _check_places([predictions, *others])
+        for table in [predictions, *others]:
+            check_there("table of predictions", table, "it has a line for each answer of a model")
         found = _diagnose_answers([predictions, *others], run, options)
         _show(found, str(run or "IMAGES"), words, output)
     elif run is None:
@@ -109,14 +109,10 @@ def diagnose(
         _diagnose_table(run, target, output)
     else:
         images = _check_runs(run, data, others, target)
-        _check_places([run, *others])
+        for place in [run, *others]:
+            check_there("run", place, "name the folder that pfdl train made")
         _show(_diagnose_runs([run, *others], images, options, device), images, words, output)
     typer.echo(output)
-
-
-def _check_places(places: Sequence[Path]) -> None:
-    for place in places:
-        check_there("file" if place.suffix else "folder", place, NEEDED)
 
 
 def _check_answers(data: str | None, target: str | None) -> None:
@@ -211,7 +207,7 @@ def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path
 def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
-    _check_places([path])
+    check_there("table", path, "name a file with columns of numbers")
     from pfdl.report.table_page import table_page
     from pfdl.tabular import LeakScreen, LeakWarning
     from pfdl.tabular.explaining import advice
