@@ -42,10 +42,6 @@ EXCEPTIONS = {
     # Still to be taken apart
     "a tuple for a tuple of unlike things": {
         "report/diagnosis_page.py _draw_shift.draw",
-        "tabular/marks.py measure",
-        "tabular/moments.py Evidence.__init__",
-        "tabular/moments.py adds_to_label",
-        "tabular/moments.py number_functions",
         "tabular/validation.py _check_finite",
         "tabular/weights.py WeightedLeastSquares._fit_under",
     },

@@ -47,7 +47,7 @@ def test_halves_are_complementary_and_the_same_for_the_same_seed():
 
 
 def test_what_halves_do_not_share_is_not_sure(data, monkeypatch):
-    monkeypatch.setattr(selection, "_survival", lambda X, *rest: np.zeros(X.shape[1]))
+    monkeypatch.setattr(selection, "_survival", lambda sample, seed: np.zeros(10))
     with pytest.warns(LeakWarning, match="Kept, though behaving like effects of the label: x5"):
         model = ScreenedRegressor(screen=LeakScreen(drop="sure")).fit(data.X, data.y)
     assert model.kept_.all()
@@ -215,7 +215,7 @@ def test_explained_share_is_the_adjusted_r2_of_a_regression():
     assert moments.explained_share(np.flatnonzero(chosen), goal=1) == pytest.approx(
         expected, abs=1e-6
     )
-    labels = class_functions(np.arange(60) % 3, 3)
+    labels = class_functions(np.arange(60) % 3)
     both = [1 - residual_variance(labels[:, j], X) for j in range(2)]
     assert moments_of(X, labels).explained_share(np.arange(4), goal=2) == pytest.approx(
         np.mean(both)

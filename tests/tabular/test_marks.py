@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
-from pfdl.tabular.marks import column_scores, label_functions, measure
+from pfdl.tabular.marks import column_scores, measure, normal_scores
+from pfdl.tabular.moments import label_functions
 from tests.tabular.reference import moments_of, residual_variance
 
 
@@ -16,7 +17,9 @@ def made(request):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 5))
     y = X[:, 0] - X[:, 2] + rng.standard_normal(200)
-    label = label_functions(y if request.param else np.digitize(y, [-1.0, 1.0]), request.param)
+    label = label_functions(
+        normal_scores(y) if request.param else np.digitize(y, [-1.0, 1.0]), number=request.param
+    )
     Z = column_scores(X)
     Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
     return Z, label, measure(moments_of(Z, label))

@@ -183,10 +183,8 @@ def test_label_functions_are_uncorrelated_and_span_what_they_should():
     hinge = np.maximum(y - np.median(y), 0)
     assert residual_variance(hinge, functions) < 1e-10
     assert number_functions(np.repeat([0.0, 1.0], 10)).shape == (20, 1)
-    codes = np.arange(30) % 3
-    assert np.allclose(
-        class_functions(codes, 3).T @ class_functions(codes, 3) / 30, np.eye(2), atol=1e-8
-    )
+    of_classes = class_functions(np.arange(30) % 3)
+    assert np.allclose(of_classes.T @ of_classes / 30, np.eye(2), atol=1e-8)
 
 
 def test_others_add_to_the_label_as_an_f_test_says():

@@ -8,12 +8,19 @@ environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfdl.tabular.moments import ALPHA, FloatArray, IndexArray, f_test, standardised
+from pfdl.tabular.moments import (
+    ALPHA,
+    FloatArray,
+    IndexArray,
+    f_test,
+    label_functions,
+    standardised,
+)
 from pfdl.tabular.screening import (
     CHANGES,
     CONSTANT,
@@ -22,7 +29,6 @@ from pfdl.tabular.screening import (
     Screening,
     Table,
     filled,
-    functions_of_values,
 )
 
 _RIDGE = 1e-9
@@ -50,7 +56,7 @@ class Environments:
     names: NDArray[np.str_]
 
 
-def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_]) -> Screening:
+def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_]) -> None:
     """Leave out further columns without which least squares predicts unseen environments better.
 
     Columns that one sample gave no reason to drop are left out one by one: of those whose slope
@@ -62,32 +68,34 @@ def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_
     Raises:
         ValueError: If there are fewer than two environments with ten rows.
     """
-    label = functions_of_values(table)
-    moments = _Moments(
-        filled(table.X), label[:, :1] if table.number else label, groups, table.weight
-    )
-    not_compared = np.isin(found.decision.astype(str), (CONSTANT, IDENTIFIER, MISSING))
-    kept = np.flatnonzero(found.kept & ~not_compared)
+    label = label_functions(table.y, table.number)
+    if table.number:
+        label = label[:, :1]
+    moments = _Moments(filled(table.X), label, groups, table.weight)
+    kept = np.flatnonzero(found.kept & ~found.met(CONSTANT, IDENTIFIER, MISSING))
     level = ALPHA / max(len(kept), 1)
     changes = np.full(table.X.shape[1], np.nan)
-    decision = found.decision.copy()
-    before = now = moments.errors(kept)
+    before = moments.errors(kept)
+    error = before
     while len(kept) > 1:
         changes[kept] = moments.slope_tests(kept)
         differing = kept[(changes[kept] < level) & ~table.protected[kept]]
-        trials = {int(j): moments.errors(np.setdiff1d(kept, [j])) for j in differing}
-        if not trials:
+        if not len(differing):
             break
-        best = min(trials, key=lambda j: float(trials[j].mean()))
-        trial = trials[best]
-        falls = trial.mean() <= (1.0 - _LEAST_GAIN) * now.mean() and trial.max() <= now.max()
-        if not falls or (trial < now).mean() < _LEAST_AGREEMENT:
+        without = [moments.errors(kept[kept != column]) for column in differing]
+        best = int(np.argmin(np.mean(without, axis=1)))
+        if not _is_better(without[best], error):
             break
-        kept = np.setdiff1d(kept, [best])
-        now = trial
-        decision[best] = CHANGES
-    seen = Environments(changes, np.sqrt(before), np.sqrt(now), moments.names)
-    return replace(found, decision=decision, environments=seen)
+        error = without[best]
+        found.decision[differing[best]] = CHANGES
+        kept = kept[kept != differing[best]]
+    found.environments = Environments(changes, np.sqrt(before), np.sqrt(error), moments.names)
+
+
+def _is_better(error: FloatArray, before: FloatArray) -> bool:
+    """Return whether the error falls clearly, in most environments, and not at the worst's cost."""
+    falls = error.mean() <= (1.0 - _LEAST_GAIN) * before.mean() and error.max() <= before.max()
+    return bool(falls and (error < before).mean() >= _LEAST_AGREEMENT)
 
 
 class _Moments:
@@ -98,8 +106,8 @@ class _Moments:
     def __init__(
         self, X: FloatArray, label: FloatArray, groups: NDArray[np.str_], weight: FloatArray
     ) -> None:
-        names, membership = np.unique(groups, return_inverse=True)
-        large = np.bincount(membership) >= _LEAST_ROWS
+        names, membership, rows = np.unique(groups, return_inverse=True, return_counts=True)
+        large = rows >= _LEAST_ROWS
         if large.sum() < 2:
             raise ValueError(
                 f"groups names {len(names)} environments, {int(large.sum())} of them with ten rows"
@@ -107,13 +115,14 @@ class _Moments:
             )
         self.names = names[large]
         self.num_labels = label.shape[1]
+        self._labels = 1 + X.shape[1] + np.arange(self.num_labels)
         both = np.hstack([np.ones((len(X), 1)), standardised(X), label])
         parts = [membership == number for number in np.flatnonzero(large)]
         self.joint = np.array([both[part].T @ (both[part] * weight[part, None]) for part in parts])
         self.rows = self.joint[:, 0, 0]
         sums = self.joint[:, :1]
-        self.centred = self.joint - sums.transpose(0, 2, 1) * sums / self.rows[:, None, None]
-        self._labels = 1 + X.shape[1] + np.arange(self.num_labels)
+        of_means = sums.transpose(0, 2, 1) * sums / self.rows[:, None, None]
+        self.centred = self.joint - of_means
 
     def errors(self, columns: IndexArray) -> FloatArray:
         """Return the mean squared error in each environment of least squares fitted to all the
@@ -121,15 +130,16 @@ class _Moments:
         """
         inputs = np.concatenate([[0], 1 + columns])
         both = np.concatenate([inputs, self._labels])
+        everywhere = self.joint.sum(axis=0)
         errors = []
-        for here, rows in zip(self.joint, self.rows, strict=True):
-            rest = self.joint.sum(axis=0) - here
+        for here in self.joint:
+            rest = everywhere - here
             slopes = _solve(rest[np.ix_(inputs, inputs)], rest[np.ix_(inputs, self._labels)])
             # Of the labels, as a combination of both
             residual = np.vstack([-slopes, np.eye(self.num_labels)])
             squares = (residual * (here[np.ix_(both, both)] @ residual)).sum()
-            errors.append(max(squares, 0.0) / rows / self.num_labels)
-        return np.array(errors)
+            errors.append(max(squares, 0.0))
+        return np.asarray(np.array(errors) / self.rows / self.num_labels)
 
     def slope_tests(self, columns: IndexArray) -> FloatArray:
         """Return, per column, the p-value of "its slope is the same in all environments", the
@@ -152,14 +162,12 @@ class _Moments:
         for column in inputs:
             # Design: the columns, and the column once more for every environment but the first.
             extra = self.centred[1:, column]
-            wide = np.block(
-                [[among, extra[:, inputs].T], [extra[:, inputs], np.diag(extra[:, column])]]
-            )
-            own = _residual(wide, np.vstack([across, extra[:, self._labels]]), total) / freedom
-            p_values.append(
-                min(1.0, self.num_labels * float(f_test(shared, own, others, freedom).min()))
-            )
-        return np.array(p_values)
+            own = np.diag(extra[:, column])
+            wide = np.block([[among, extra[:, inputs].T], [extra[:, inputs], own]])
+            with_label = np.vstack([across, extra[:, self._labels]])
+            apart = _residual(wide, with_label, total) / freedom
+            p_values.append(f_test(shared, apart, others, freedom).min())
+        return np.asarray(np.minimum(1.0, self.num_labels * np.array(p_values)))
 
 
 def _solve(among: FloatArray, across: FloatArray) -> FloatArray:

@@ -33,19 +33,25 @@ from pfdl.tabular.moments import ALPHA, FloatArray, Mask, Moments, adds_to_label
 
 LEAST_LABEL = 0.2
 LEAST_M = 0.005
-MOST_RATIO, MOST_RATIO_BY_CHANCE = 0.05, 0.15
+MOST_RATIO = 0.05
+MOST_RATIO_BY_CHANCE = 0.15
 LEAST_K_P = 1e-4
 MOST_BEYOND = 0.05
-LEAST_RATIO_OF_OTHERS, CLEAR_LABEL = 0.2, 0.5
+LEAST_RATIO_OF_OTHERS = 0.2
+CLEAR_LABEL = 0.5
 LEAST_OTHERS = 3
 SUSPECT_RATIO = 0.3
 COPY = 0.97
 
 # A column that the label tells this much of, and that cannot be judged, is named.
 _WORTH_NAMING = 0.36
-# Of columns that a leak may share something with, so many are looked at, in tables so wide.
-_MOST_PARTNERS_SOUGHT, _WIDEST_FOR_PARTNERS = 10, 200
-_PARTNER_LABEL, _PARTNER_M, _PARTNER_CORRELATION = 0.3, 0.05, 0.2
+# Of so many columns a partner is sought, in tables so wide.
+_MOST_PARTNERS_SOUGHT = 10
+_WIDEST_FOR_PARTNERS = 200
+# What such a column must have to do with the label, its partner, and, given that, the others.
+_PARTNER_LABEL = 0.3
+_PARTNER_CORRELATION = 0.2
+_PARTNER_M = 0.05
 
 
 class Check(NamedTuple):
@@ -65,7 +71,8 @@ def _tells_of_label(marks: Marks) -> Mask:
 
 
 def _others_tell_of_it(marks: Marks) -> Mask:
-    return (marks.m >= LEAST_M) & (marks.m_p < ALPHA / len(marks.m))
+    level = ALPHA / len(marks.m)
+    return (marks.m >= LEAST_M) & (marks.m_p < level)
 
 
 def _label_tells_all(marks: Marks) -> Mask:
@@ -86,8 +93,8 @@ def _stands_alone(marks: Marks) -> Mask:
     """
     clear = marks.label > CLEAR_LABEL
     likely = clear & _label_tells_all(marks) & _nothing_beyond_label(marks)
-    comparable = (marks.label > 0.05) & (marks.m_p < 1e-4) & ~likely
-    ratio = np.where(comparable, marks.ratio, np.inf)
+    related = (marks.label > 0.05) & (marks.m_p < 1e-4)
+    ratio = np.where(related & ~likely, marks.ratio, np.inf)
     return clear | (_smallest_of_others(ratio) > LEAST_RATIO_OF_OTHERS)
 
 
@@ -147,17 +154,15 @@ def judge(moments: Moments, marks: Marks) -> Judgement:
         leaks = np.zeros_like(leaks)
     judged = _has_others(marks) & _others_tell_of_it(marks)
     close = (marks.ratio < SUSPECT_RATIO) & (marks.share > 0.5)
-    suspects = leaks | (_tells_of_label(marks) & judged & close)
+    suspects = leaks | (close & judged & _tells_of_label(marks))
     suspects |= _leaks_with_partner(moments, marks, judged & ~suspects)
-    undecided = (marks.label > _WORTH_NAMING) & ~judged & ~suspects
-    return Judgement(leaks, suspects, undecided, reasons)
+    worth_naming = marks.label > _WORTH_NAMING
+    return Judgement(leaks, suspects, worth_naming & ~judged & ~suspects, reasons)
 
 
 def _first_reason(passed: Mask) -> str:
-    for check, ok in zip(CHECKS, passed, strict=True):
-        if not ok:
-            return check.reason
-    return ""
+    failed = (check.reason for check, ok in zip(CHECKS, passed, strict=True) if not ok)
+    return next(failed, "")
 
 
 def _leaks_with_partner(moments: Moments, marks: Marks, candidates: Mask) -> Mask:
@@ -172,23 +177,24 @@ def _leaks_with_partner(moments: Moments, marks: Marks, candidates: Mask) -> Mas
         return found
     chosen = np.flatnonzero(candidates & (marks.label > _PARTNER_LABEL))
     by_label = chosen[np.argsort(-marks.label[chosen], kind="stable")]
-    for j in by_label[:_MOST_PARTNERS_SOUGHT]:
-        partner, correlation = _partner(moments, int(j))
-        if abs(correlation) < _PARTNER_CORRELATION:
-            continue
-        given = measure(moments.given_column(partner))
-        place = int(j) - int(j > partner)
-        ready = given.m[place] > _PARTNER_M and _others_tell_of_it(given)[place]
-        found[j] = bool(ready and _label_tells_all(given)[place])
+    for j in by_label[:_MOST_PARTNERS_SOUGHT].tolist():
+        correlation = _correlation_given_label(moments, j)
+        partner = int(np.argmax(correlation))
+        if correlation[partner] >= _PARTNER_CORRELATION:
+            given = measure(moments.given_column(partner))
+            looks_like_leak = (
+                (given.m > _PARTNER_M) & _others_tell_of_it(given) & _label_tells_all(given)
+            )
+            found[j] = looks_like_leak[j - int(j > partner)]
     return found
 
 
-def _partner(moments: Moments, j: int) -> tuple[int, float]:
-    """Return the column that goes most with column j given the label, and that correlation."""
+def _correlation_given_label(moments: Moments, j: int) -> FloatArray:
+    """Return how much column j correlates with every other, either way, given the label."""
     p = moments.num_columns
-    given: FloatArray = moments.joint[:p, :p] - moments.joint[:p, p:] @ moments.joint[p:, :p]
-    spread = np.sqrt(np.maximum(np.diag(given) * given[j, j], 1e-12))
-    correlation = given[j] / spread
+    with_label = moments.joint[:p, p:]
+    given: FloatArray = moments.joint[:p, :p] - with_label @ moments.joint[p:, :p]
+    variances = np.maximum(np.diag(given) * given[j, j], 1e-12)
+    correlation: FloatArray = np.abs(given[j] / np.sqrt(variances))
     correlation[j] = 0.0
-    partner = int(np.argmax(np.abs(correlation)))
-    return partner, float(correlation[partner])
+    return correlation

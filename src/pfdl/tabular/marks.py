@@ -18,10 +18,8 @@ from pfdl.tabular.moments import (
     FloatArray,
     Mask,
     Moments,
-    class_functions,
     f_test,
     inverse,
-    number_functions,
 )
 
 _TINY = 1e-12
@@ -43,8 +41,6 @@ class Marks:
         beyond: The same, given the label: what an effect lacks.
         relevance: p-value of "given all other columns, this one and the label have nothing in
             common".
-        explained: Share of the label that all columns explain.
-        others: Per column, the share of the label that all other columns explain.
     """
 
     m: FloatArray
@@ -57,8 +53,6 @@ class Marks:
     through: FloatArray
     beyond: FloatArray
     relevance: FloatArray
-    explained: float
-    others: FloatArray
 
     @property
     def ratio(self) -> FloatArray:
@@ -68,68 +62,82 @@ class Marks:
 
 def measure(moments: Moments) -> Marks:
     """Measure the marks of linearly independent columns."""
-    p, d, n = moments.num_columns, len(moments.label), moments.rows
+    p = moments.num_columns
+    d = len(moments.label)
+    n = moments.rows
     among = moments.covariance(np.arange(p))
     across = moments.joint[:p, p:]
     given_label = among - across @ across.T
     precision = inverse(among)
-    rest = 1.0 / np.diag(precision)
-    rest_given_label = 1.0 / np.diag(inverse(given_label))
-    total_given_label = np.maximum(np.diag(given_label), _TINY)
+    # What the other columns, the label, and both leave of each column, unbiased
+    beside_others = 1.0 / np.diag(precision) * moments.unbias(p - 1)
+    beside_label = np.maximum(np.diag(given_label), _TINY) * moments.unbias(d)
+    beside_both = 1.0 / np.diag(inverse(given_label)) * moments.unbias(p - 1 + d)
 
-    freedom = n - p - d
-    m = 1.0 - rest * moments.unbias(p - 1)
-    unexplained = rest_given_label * moments.unbias(p - 1 + d)
-    unexplained_by_label = total_given_label * moments.unbias(d)
-    slopes = precision @ across
-    lost = slopes**2 / np.diag(precision)[:, None]
-    explained = (across * slopes).sum(axis=0)
-    direction = across / np.maximum(np.linalg.norm(across, axis=1, keepdims=True), _TINY)
-    through, beyond = _through_prediction(among, across, precision, slopes, direction)
+    label = 1.0 - beside_label
+    prediction = _predict_label(among, across, precision)
     return Marks(
-        m=m,
-        m_p=f_test(moments.unbias(0), rest * moments.unbias(p - 1), p - 1, n - p),
-        k=1.0 - unexplained / unexplained_by_label,
-        k_p=f_test(unexplained_by_label, unexplained, p - 1, freedom),
+        m=1.0 - beside_others,
+        m_p=f_test(moments.unbias(0), beside_others, p - 1, n - p),
+        k=1.0 - beside_both / beside_label,
+        k_p=f_test(beside_label, beside_both, p - 1, n - p - d),
         k_error=float(np.sqrt(2.0 * max(p - 1, 1)) / n),
-        label=1.0 - unexplained_by_label,
-        share=np.clip(
-            (1.0 - unexplained_by_label) / np.maximum(1.0 - unexplained, _TINY), 0.0, 1.0
-        ),
-        through=through,
-        beyond=beyond,
-        relevance=f_test(rest * moments.unbias(p - 1), unexplained, d, freedom),
-        explained=float(1.0 - (1.0 - explained[0]) * moments.unbias(p)),
-        others=((explained - lost) * direction**2).sum(axis=1),
+        label=label,
+        share=np.clip(label / np.maximum(1.0 - beside_both, _TINY), 0.0, 1.0),
+        through=prediction.correlation_with_column(),
+        beyond=prediction.correlation_given_label(),
+        relevance=f_test(beside_others, beside_both, d, n - p - d),
     )
 
 
-def _through_prediction(
-    among: FloatArray,
-    across: FloatArray,
-    precision: FloatArray,
-    slopes: FloatArray,
-    direction: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Return the squared correlation of each column with the others' prediction of the label,
-    without and with the label known.
+@dataclass(frozen=True)
+class _Prediction:
+    """What the other columns predict of the label, for each column.
 
-    The label's functions are weighted as the column follows them. Column j of ``predictions`` holds
-    the slopes of that regression without column j, by the formula for leaving one out.
+    Attributes:
+        variance: Variance of the prediction.
+        with_column: Its covariance with the column.
+        with_label: Its covariance with each function of the label.
+        column_with_label: The covariance of the column itself with these.
     """
-    own = (slopes * direction).sum(axis=1) / np.diag(precision)
-    predictions = slopes @ direction.T - precision * own[None, :]
-    np.fill_diagonal(predictions, 0.0)
-    products = among @ predictions
-    of_label = across.T @ predictions
-    variance = (predictions * products).sum(axis=0)
-    with_column = np.diag(products)
-    variance_given = variance - (of_label**2).sum(axis=0)
-    with_column_given = with_column - (across * of_label.T).sum(axis=1)
-    left = np.maximum(1.0 - (across**2).sum(axis=1), _TINY)
-    through = with_column**2 / np.maximum(variance, _TINY)
-    beyond = with_column_given**2 / np.maximum(variance_given * left, _TINY)
-    return through, beyond
+
+    variance: FloatArray
+    with_column: FloatArray
+    with_label: FloatArray
+    column_with_label: FloatArray
+
+    def correlation_with_column(self) -> FloatArray:
+        """Return the squared correlation of each column with the prediction."""
+        return np.asarray(self.with_column**2 / np.maximum(self.variance, _TINY))
+
+    def correlation_given_label(self) -> FloatArray:
+        """Return the same of what the label leaves of both."""
+        shared = (self.column_with_label * self.with_label).sum(axis=1)
+        covariance = self.with_column - shared
+        of_prediction = self.variance - (self.with_label**2).sum(axis=1)
+        of_column = np.maximum(1.0 - (self.column_with_label**2).sum(axis=1), _TINY)
+        return np.asarray(covariance**2 / np.maximum(of_prediction * of_column, _TINY))
+
+
+def _predict_label(among: FloatArray, across: FloatArray, precision: FloatArray) -> _Prediction:
+    """Predict the label from all columns but one, for each column.
+
+    The label's functions are weighted as the column follows them. Column j of ``slopes`` holds the
+    regression without column j, by the formula for leaving one out.
+    """
+    length = np.linalg.norm(across, axis=1, keepdims=True)
+    direction = across / np.maximum(length, _TINY)
+    with_all = precision @ across
+    own = (with_all * direction).sum(axis=1) / np.diag(precision)
+    slopes = with_all @ direction.T - precision * own[None, :]
+    np.fill_diagonal(slopes, 0.0)
+    products = among @ slopes
+    return _Prediction(
+        variance=(slopes * products).sum(axis=0),
+        with_column=np.diag(products),
+        with_label=(across.T @ slopes).T,
+        column_with_label=across,
+    )
 
 
 def column_scores(X: FloatArray) -> FloatArray:
@@ -140,11 +148,12 @@ def column_scores(X: FloatArray) -> FloatArray:
     """
     scores = np.empty_like(X, order="F")
     for j in range(X.shape[1]):
-        scores[:, j] = _scores(X[:, j])
+        scores[:, j] = normal_scores(X[:, j])
     return scores
 
 
-def _scores(values: FloatArray) -> FloatArray:
+def normal_scores(values: FloatArray) -> FloatArray:
+    """Return the normal scores of the ranks of one column."""
     known = ~np.isnan(values)
     scores = np.zeros(len(values))
     present = values[known]
@@ -159,16 +168,6 @@ def _scores(values: FloatArray) -> FloatArray:
     return scores
 
 
-def label_functions(y: NDArray[np.generic], number: bool) -> FloatArray:
-    """Return functions of the label that say nearly all of it: hinges of its normal scores, or
-    indicators of its classes.
-    """
-    if number:
-        return number_functions(_scores(np.asarray(y, dtype=np.float64)))
-    classes, codes = np.unique(y, return_inverse=True)
-    return class_functions(codes, len(classes))
-
-
 def copies(X: FloatArray, y: NDArray[np.generic], number: bool, least_rows: int) -> Mask:
     """Return the columns that are the label over again: in the same or the opposite order as a
     number, with gaps between the classes' values where one class has a value of its own.
@@ -177,21 +176,19 @@ def copies(X: FloatArray, y: NDArray[np.generic], number: bool, least_rows: int)
     rows, or be one of as many, so that order cannot be chance.
     """
     found = np.zeros(X.shape[1], dtype=bool)
+    is_copy = _same_order if number else _tells_class
     codes = np.unique(y, return_inverse=True)[1]
-    for j in range(X.shape[1]):
-        column = X[:, j]
+    for j, column in enumerate(X.T):
         known = ~np.isnan(column)
-        if known.sum() < 2 * least_rows:
-            continue
-        is_copy = _same_order if number else _tells_class
-        found[j] = is_copy(column[known], codes[known], least_rows)
+        if known.sum() >= 2 * least_rows:
+            found[j] = is_copy(column[known], codes[known], least_rows)
     return found
 
 
 def _same_order(column: FloatArray, codes: NDArray[np.intp], least_rows: int) -> bool:
-    values, counts = np.unique(column, return_counts=True)
-    rest = len(column) - counts.max()
-    if len(values) < 2 or rest < least_rows or len(np.unique(codes)) < 3:
+    counts = np.unique(column, return_counts=True)[1]
+    beside_commonest = len(column) - counts.max()
+    if beside_commonest < least_rows or len(np.unique(codes)) < 3:
         return False
     order = np.lexsort((column, codes))
     if (np.diff(column[order]) >= 0).all():
@@ -202,23 +199,16 @@ def _same_order(column: FloatArray, codes: NDArray[np.intp], least_rows: int) ->
 
 def _tells_class(column: FloatArray, codes: NDArray[np.intp], least_rows: int) -> bool:
     """Return whether the values of a column name the class, but for one class that has many."""
-    values, place = np.unique(column, return_inverse=True)
-    if len(values) < 2:
-        return False
-    classes = codes.max() + 1
-    several: set[int] = set()
-    one_value: list[int] = []
-    for code in range(classes):
-        of_class = np.unique(place[codes == code])
-        if len(of_class) == 1 and (codes == code).sum() >= least_rows:
-            one_value.append(int(of_class[0]))
-        elif len(of_class):
-            several.add(code)
-    if len(several) > 1 or not one_value:
-        return False
-    elsewhere = [set(place[codes == code].tolist()) for code in several]
-    own = set(one_value)
-    return len(own) == len(one_value) and all(own.isdisjoint(values) for values in elsewhere)
+    one_value = []
+    number_of_values = 0
+    for code in np.unique(codes):
+        of_class = column[codes == code]
+        values = len(np.unique(of_class))
+        number_of_values += values
+        one_value.append(values == 1 and len(of_class) >= least_rows)
+    distinct = len(np.unique(column))
+    are_apart = number_of_values == distinct
+    return distinct > 1 and are_apart and any(one_value) and one_value.count(False) <= 1
 
 
 def pairs_that_make_label(moments: Moments, least: float) -> list[tuple[int, int]]:
@@ -230,7 +220,7 @@ def pairs_that_make_label(moments: Moments, least: float) -> list[tuple[int, int
         least: Share that the two must explain.
     """
     p = moments.num_columns
-    if p < 3 or not len(moments.label):
+    if p < 3:
         return []
     with_label = moments.joint[:p, p]
     among = moments.joint[:p, :p]
@@ -239,6 +229,7 @@ def pairs_that_make_label(moments: Moments, least: float) -> list[tuple[int, int
     both = alone[:, None] + alone[None, :]
     both -= 2.0 * among * np.outer(with_label, with_label)
     explained = np.where(free > 1e-6, both / np.maximum(free, 1e-6), 0.0)
-    new = np.maximum(alone[:, None], alone[None, :]) < 1.0 - 10.0 * (1.0 - least)
-    first, second = np.nonzero(np.triu((explained > least) & new, k=1))
+    better = np.maximum(alone[:, None], alone[None, :])
+    is_new = better < 1.0 - 10.0 * (1.0 - least)
+    first, second = np.nonzero(np.triu((explained > least) & is_new, k=1))
     return list(zip(first.tolist(), second.tolist(), strict=True))

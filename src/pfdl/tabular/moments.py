@@ -58,20 +58,19 @@ class Moments:
     @classmethod
     def of(cls, X: FloatArray, label: FloatArray, weight: FloatArray) -> Moments:
         """Compute them in chunks of rows, so that no centred copy of a large table is made."""
-        n, p = X.shape
-        total = weight.sum() if n else 1.0
+        p = X.shape[1]
+        total = weight.sum()
         mean = np.concatenate([weight @ X, weight @ label]) / total
         joint = np.zeros((len(mean), len(mean)))
-        for start in range(0, n, _ROWS_AT_A_TIME):
+        for start in range(0, len(X), _ROWS_AT_A_TIME):
             rows = slice(start, start + _ROWS_AT_A_TIME)
             chunk = np.hstack([X[rows], label[rows]]) - mean
             joint += chunk.T @ (chunk * weight[rows, None])
         joint /= total
-        scale = np.sqrt(np.diag(joint)[:p])
-        both = np.concatenate([np.where(scale > 0, scale, 1.0), np.ones(label.shape[1])])
-        return cls(
-            joint / np.outer(both, both), mean, both[:p], effective_rows(weight) if n else 0.0
-        )
+        spread = np.sqrt(np.diag(joint)[:p])
+        scale = np.where(spread > 0, spread, 1.0)
+        units = np.concatenate([scale, np.ones(label.shape[1])])
+        return cls(joint / np.outer(units, units), mean, scale, effective_rows(weight))
 
     @property
     def num_columns(self) -> int:
@@ -82,6 +81,12 @@ class Moments:
     def label(self) -> IndexArray:
         """Where the label functions stand in ``joint``."""
         return np.arange(self.num_columns, len(self.mean))
+
+    @property
+    def varies(self) -> Mask:
+        """Mask of the columns that are not constant: they have variance 1."""
+        variance = np.diag(self.joint)[: self.num_columns]
+        return np.asarray(variance > 0.5)
 
     def subset(self, columns: IndexArray) -> Moments:
         """Return the moments of some of the columns and the label."""
@@ -96,14 +101,15 @@ class Moments:
         others = np.delete(np.arange(len(self.mean)), column)
         told = self.joint[others, column]
         left = self.joint[np.ix_(others, others)] - np.outer(told, told)
-        spread = np.sqrt(np.maximum(np.diag(left)[:p], _RIDGE))
-        # Columns go back to variance 1, and the label's functions to being uncorrelated.
+        of_columns = left[:p, :p]
         of_label = left[p:, p:] + _RIDGE * np.eye(len(self.label))
+        # Columns go back to variance 1, and the label's functions to being uncorrelated.
+        spread = np.sqrt(np.maximum(np.diag(of_columns), _RIDGE))
         root = np.linalg.cholesky(of_label)
         across = np.linalg.solve(root, left[p:, :p])
         across /= spread
         joint = np.eye(len(others))
-        joint[:p, :p] = left[:p, :p] / np.outer(spread, spread)
+        joint[:p, :p] = of_columns / np.outer(spread, spread)
         joint[p:, :p] = across
         joint[:p, p:] = across.T
         scale = self.scale[others[:p]] * spread
@@ -172,37 +178,39 @@ class Evidence:
     """
 
     def __init__(self, moments: Moments) -> None:
+        columns = np.arange(moments.num_columns)
+        functions = len(moments.label)
         self.moments = moments
-        self.level = ALPHA / moments.num_columns
-        columns, label = np.arange(moments.num_columns), moments.label
-        alone, known = moments.covariance(columns), moments.covariance(columns, given=label)
+        self.level = ALPHA / len(columns)
         self._others = len(columns) - 1
         self._freedom = moments.rows - 1 - self._others
-        self._rest = moments.unbias(self._others) / precision_diagonal(alone)
-        self._rest_with_label = moments.unbias(self._others + len(label)) / precision_diagonal(
-            known
-        )
+        alone = np.diag(inverse(moments.covariance(columns)))
+        known = np.diag(inverse(moments.covariance(columns, given=moments.label)))
+        self._rest = moments.unbias(self._others) / alone
+        self._rest_with_label = moments.unbias(self._others + functions) / known
         self.relevance = f_test(
-            self._rest, self._rest_with_label, len(label), self._freedom - len(label)
+            self._rest, self._rest_with_label, functions, self._freedom - functions
         )
         self.relevant = self.relevance < self.level
 
     def given(self, dropped: list[int]) -> ColumnShares:
         """Measure m, k and share of every column, given the columns already dropped."""
         label = self.moments.label
-        v_f = self.moments.residual_variance(np.array(dropped, dtype=np.intp))
-        v_fy = self.moments.residual_variance(
-            np.concatenate([np.array(dropped, dtype=np.intp), label])
-        )
-        v_rest, v_rest_y = self._rest, self._rest_with_label
+        f = np.array(dropped, dtype=np.intp)
+        v_f = self.moments.residual_variance(f)
+        v_fy = self.moments.residual_variance(np.concatenate([f, label]))
+        v_rest = self._rest
+        v_rest_y = self._rest_with_label
         explained = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
-        others = max(self._others - len(dropped), 1)
+        added = max(self._others - len(dropped), 1)
+        m_p = f_test(v_f, v_rest, added, self._freedom)
+        k_p = f_test(v_fy, v_rest_y, added, self._freedom - len(label))
         return ColumnShares(
             m=1.0 - v_rest / v_f,
             k=1.0 - v_rest_y / v_fy,
             share=np.clip((v_f - v_fy) / explained, 0.0, 1.0),
-            correlated=f_test(v_f, v_rest, others, self._freedom) < self.level,
-            collides=f_test(v_fy, v_rest_y, others, self._freedom - len(label)) < self.level,
+            correlated=m_p < self.level,
+            collides=k_p < self.level,
         )
 
 
@@ -211,25 +219,23 @@ def adds_to_label(moments: Moments, known: IndexArray) -> bool:
 
     Of several functions of the label the smallest p-value counts, multiplied by their number.
     """
-    p, functions = moments.num_columns, len(moments.label)
+    p = moments.num_columns
     added = p - len(known)
     if not added:
         return False
     alone = 1.0 - moments.explained_shares(known)
     both = 1.0 - moments.explained_shares(np.arange(p))
     p_values = f_test(alone, both, added, moments.rows - 1 - p)
-    return bool(functions * np.min(p_values) < ALPHA)
+    return bool(len(p_values) * np.min(p_values) < ALPHA)
 
 
 def f_test(smaller: Any, larger: Any, added_inputs: int, freedom: float) -> Any:
     """Return the p-value, by F, of "a larger model explains no more"; both as unbiased residual
     variances.
     """
-    gain = smaller * (freedom + added_inputs) - larger * freedom
-    floor = np.finfo(float).tiny
-    return fdtrc(
-        added_inputs, freedom, np.maximum(gain, 0.0) / added_inputs / np.maximum(larger, floor)
-    )
+    gain = np.maximum(smaller * (freedom + added_inputs) - larger * freedom, 0.0)
+    noise = np.maximum(larger, np.finfo(float).tiny)
+    return fdtrc(added_inputs, freedom, gain / added_inputs / noise)
 
 
 def effective_rows(weight: FloatArray) -> float:
@@ -260,11 +266,6 @@ def inverse(covariance: FloatArray) -> FloatArray:
         ridge = max(10.0 * ridge, _RIDGE)
 
 
-def precision_diagonal(covariance: FloatArray) -> FloatArray:
-    """Return the diagonal of the inverse."""
-    return np.diag(inverse(covariance))
-
-
 def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, FloatArray]:
     """Split the columns that are not aside into linearly independent ones and those that follow
     from them.
@@ -276,9 +277,8 @@ def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, Floa
     p = moments.num_columns
     # A column whose spread is rounding error next to its size is constant.
     rounding = 1e-3 * np.sqrt(np.finfo(float).eps)
-    varies = moments.scale > rounding * np.abs(moments.mean[:p])
-    varies &= np.diag(moments.joint)[:p] > 0.5
-    varies &= ~aside
+    varies = moments.varies & ~aside
+    varies &= moments.scale > rounding * np.abs(moments.mean[:p])
     correlation = np.where(np.outer(varies, varies), moments.joint[:p, :p], 0.0)
     if varies.all() and _is_well_conditioned(correlation):
         return np.arange(p), np.eye(p)
@@ -298,27 +298,32 @@ def _is_well_conditioned(correlation: FloatArray) -> bool:
     return bool(np.diag(triangle).min() > 1e-3)
 
 
-def number_functions(y: ArrayLike) -> FloatArray:
-    """Return y and its hinges at the quartiles, orthonormal, as functions of a numeric label; the
-    first is y itself.
+def label_functions(y: NDArray[Any], number: bool) -> FloatArray:
+    """Return orthonormal functions that say nearly all of a label; a constant one has none."""
+    return number_functions(y) if number else class_functions(y)
 
-    Piecewise linear rather than powers of y, because one outlying label would rule a cubic. A
-    constant label has none.
+
+def number_functions(y: ArrayLike) -> FloatArray:
+    """Return a number and its hinges at the quartiles, orthonormal; the first is y itself.
+
+    Piecewise linear rather than powers of y, because one outlying label would rule a cubic.
     """
     numbers: FloatArray = np.asarray(y, dtype=np.float64)
-    low, spread = numbers.min(), numbers.max() - numbers.min()
+    low = numbers.min()
+    spread = numbers.max() - low
     if spread == 0:
         return np.empty((len(numbers), 0))
     numbers = (numbers - low) / spread
-    hinges = [
-        np.maximum(numbers - quartile, 0.0) for quartile in np.quantile(numbers, [0.25, 0.5, 0.75])
-    ]
+    quartiles = np.quantile(numbers, [0.25, 0.5, 0.75])
+    hinges = [np.maximum(numbers - quartile, 0.0) for quartile in quartiles]
     return _orthonormal(np.column_stack([numbers, *hinges]))
 
 
-def class_functions(codes: NDArray[np.intp], num_classes: int) -> FloatArray:
-    """Return the indicator of each class but one, orthonormal; a single class has none."""
-    return _orthonormal(np.eye(num_classes)[codes][:, 1:])
+def class_functions(y: NDArray[Any]) -> FloatArray:
+    """Return the indicator of each class but one, orthonormal."""
+    classes, codes = np.unique(y, return_inverse=True)
+    indicators = np.eye(len(classes))[codes]
+    return _orthonormal(indicators[:, 1:])
 
 
 def _orthonormal(functions: FloatArray) -> FloatArray:

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from pfdl.tabular import leaks
 from pfdl.tabular.marks import (
-    Marks,
     column_scores,
     copies,
-    label_functions,
     measure,
+    normal_scores,
     pairs_that_make_label,
 )
 from pfdl.tabular.moments import (
@@ -33,25 +32,33 @@ from pfdl.tabular.moments import (
     IndexArray,
     Mask,
     Moments,
-    class_functions,
     independent_columns,
-    number_functions,
+    label_functions,
 )
-from pfdl.tabular.selection import sure_followers
+from pfdl.tabular.selection import Sample, sure_followers
 
 if TYPE_CHECKING:
     from pfdl.tabular.environments import Environments
 
 Drop = Literal["sure", "strong", "suspects"]
 GRADES = ("", "suspect", "strong", "sure")
-SUSPECT, STRONG, SURE = 1, 2, 3
+SUSPECT = 1
+STRONG = 2
+SURE = 3
 LEVELS: dict[str, int] = {"sure": SURE, "strong": STRONG, "suspects": SUSPECT}
 
-KEPT, SUSPICIOUS, AS_ASKED = "kept", "kept, suspicious", "kept as asked"
-FOLLOWS_LABEL, ISOLATED, CHANGES = "follows the label", "isolated", "changes between environments"
-COPY, PAIR = "copy of the label", "makes the label with another"
-CONSTANT, NEAR_COPY = "constant", "near copy of the label"
-IDENTIFIER, MISSING = "identifies the rows", "mostly missing"
+KEPT = "kept"
+SUSPICIOUS = "kept, suspicious"
+AS_ASKED = "kept as asked"
+FOLLOWS_LABEL = "follows the label"
+ISOLATED = "isolated"
+CHANGES = "changes between environments"
+COPY = "copy of the label"
+PAIR = "makes the label with another"
+CONSTANT = "constant"
+NEAR_COPY = "near copy of the label"
+IDENTIFIER = "identifies the rows"
+MISSING = "mostly missing"
 LEFT_OUT = (FOLLOWS_LABEL, ISOLATED, CHANGES, COPY, PAIR)
 
 #: Rows that are judged, at most: a sample of so many says as much, and ranking takes time.
@@ -61,8 +68,11 @@ _LEAST_ROWS_OF_COPY = 10
 #: Of a column the label must explain this much before it is compared with it in full.
 _LEAST_OF_COPY = 0.02
 #: What two columns must explain to be called the label, and how wide a table is searched for them.
-_PAIR_EXPLAINS, _WIDEST_FOR_SUMS = 0.9999, 500
+_PAIR_EXPLAINS = 0.9999
+_WIDEST_FOR_SUMS = 500
+#: A column goes into another if its weight in units of both is at least this.
 _WEIGHT_THAT_COUNTS = 1e-6
+#: Judging so many columns takes seconds.
 _WIDE = 500
 
 
@@ -101,9 +111,9 @@ class Table:
         return replace(self, X=self.X[chosen], y=self.y[chosen], weight=self.weight[chosen])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Screening:
-    """What was found: one entry per column in every array.
+    """What was found: one entry per column in every array. The screen fills it step by step.
 
     Attributes:
         m: Share of the column that the other columns explain, of ranks; NaN where it cannot be
@@ -151,7 +161,11 @@ class Screening:
     @property
     def kept(self) -> Mask:
         """Mask of the columns to use."""
-        return np.isin(self.decision.astype(str), LEFT_OUT, invert=True)
+        return ~self.met(*LEFT_OUT)
+
+    def met(self, *decisions: str) -> Mask:
+        """Return the mask of the columns that met with one of some decisions."""
+        return np.isin(self.decision.astype(str), decisions)
 
 
 def screen_table(table: Table, *, drop: Drop, seed: int) -> Screening:
@@ -174,69 +188,57 @@ def screen_table(table: Table, *, drop: Drop, seed: int) -> Screening:
 
 
 def _screen(table: Table, drop: Drop, seed: int) -> Screening:
-    found = _nothing_judged(table)
-    label = label_functions(table.y, table.number) if len(table.y) else np.empty((0, 0))
+    found = _nothing_found(table)
+    y = normal_scores(table.y.astype(np.float64)) if table.number else table.y
+    label = label_functions(y, table.number)
     if not label.shape[1]:
-        outcome = Outcome.CONSTANT_LABEL if len(table.y) else Outcome.TOO_SMALL
-        return replace(found, outcome=outcome)
+        found.outcome = Outcome.CONSTANT_LABEL
+        return found
     moments = Moments.of(column_scores(table.X), label, table.weight)
-    found = replace(found, rows=moments.rows)
-    aside = (table.unjudged != "").astype(bool)
-    if _are_enough(moments, 0):
-        aside |= _set_copies_aside(found, table, moments, ~aside)
-    independent, combination = independent_columns(moments, aside)
-    uses = np.abs(combination) > _WEIGHT_THAT_COUNTS
-    found.decision[~uses.any(axis=0) & ~aside] = CONSTANT
-    if len(independent) < 2 or not _are_enough(moments, len(independent)):
-        outcome = Outcome.NO_OTHERS if len(independent) < 2 else Outcome.TOO_SMALL
-        found = _decide(found, table, drop)
-        return found if found.outcome is Outcome.FOUND else replace(found, outcome=outcome)
-    core = moments.subset(independent)
-    marks = measure(core)
-    found = _with_marks(found, independent, marks)
-    found = _with_judgement(found, independent, uses, leaks.judge(core, marks))
-    if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
-        found = _with_values(found, table, independent, drop, seed)
-    else:
-        found = _with_explained(found, core, independent, table.number)
-    return _decide(found, table, drop)
-
-
-def _set_copies_aside(found: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
-    """Enter the decision on columns that are the label over again, or nearly; return their mask."""
-    explained = 1.0 - moments.residual_variance(moments.label)
-    told = np.flatnonzero((explained > _LEAST_OF_COPY) & judged)
-    exact = told[copies(table.X[:, told], table.y, table.number, _LEAST_ROWS_OF_COPY)]
-    near = _varies(moments) & (explained > leaks.COPY) & judged
-    # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
-    # nearly tells a number often is: sizes of one body, counts of one kind.
-    found.decision[near] = NEAR_COPY if table.number else COPY
-    found.decision[exact] = COPY
-    near[exact] = True
-    return near
-
-
-def _nothing_judged(table: Table) -> Screening:
-    p = table.X.shape[1]
-    unknown = np.full(p, np.nan)
-    decision = np.full(p, KEPT, dtype=object)
+    found.rows = moments.rows
     aside = table.unjudged != ""
-    decision[aside] = table.unjudged[aside]
-    holes = np.isnan(table.X) & (decision != MISSING)[None, :].astype(bool)
+    if _are_enough(moments, 0):
+        aside |= _find_copies(found, table, moments, ~aside)
+    independent, combination = independent_columns(moments, aside)
+    goes_into = np.abs(combination) > _WEIGHT_THAT_COUNTS
+    found.decision[~goes_into.any(axis=0) & ~aside] = CONSTANT
+    if len(independent) < 2:
+        found.outcome = Outcome.NO_OTHERS
+    elif not _are_enough(moments, len(independent)):
+        found.outcome = Outcome.TOO_SMALL
+    else:
+        core = moments.subset(independent)
+        _judge(found, core, independent, goes_into)
+        if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
+            core = _look_at_values(found, table, independent, drop, seed)
+        _compare_explained(found, core, independent, table.number)
+    _decide(found, table, drop)
+    return found
+
+
+def _nothing_found(table: Table) -> Screening:
+    """Return the screening of a table of which nothing is known but what is not to be judged."""
+    p = table.X.shape[1]
+    unjudged = table.unjudged != ""
+    has_hole = np.isnan(table.X[:, table.unjudged != MISSING]).any(axis=1)
+
+    def unknown() -> FloatArray:
+        return np.full(p, np.nan)
+
     return Screening(
-        m=unknown,
-        k=unknown.copy(),
-        label=unknown.copy(),
-        share=unknown.copy(),
-        relevance=unknown.copy(),
+        m=unknown(),
+        k=unknown(),
+        label=unknown(),
+        share=unknown(),
+        relevance=unknown(),
         grade=np.zeros(p, dtype=np.int8),
-        decision=decision,
+        decision=np.where(unjudged, table.unjudged, KEPT).astype(object),
         reasons=np.full(p, "", dtype=object),
         undecided=np.zeros(p, dtype=bool),
-        survival=unknown.copy(),
+        survival=unknown(),
         outcome=Outcome.NOTHING,
         rows=float(len(table.X)),
-        rows_with_holes=int(holes.any(axis=1).sum()),
+        rows_with_holes=int(has_hole.sum()),
     )
 
 
@@ -245,68 +247,69 @@ def _are_enough(moments: Moments, columns: int) -> bool:
     return moments.rows >= 2 * (columns + len(moments.label)) + 10
 
 
-def _varies(moments: Moments) -> Mask:
-    return np.asarray(np.diag(moments.joint)[: moments.num_columns] > 0.5)
+def _find_copies(found: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
+    """Enter the decision on columns that are the label over again, or nearly; return their mask."""
+    explained = 1.0 - moments.residual_variance(moments.label)
+    related = np.flatnonzero((explained > _LEAST_OF_COPY) & judged)
+    are_copies = copies(table.X[:, related], table.y, table.number, _LEAST_ROWS_OF_COPY)
+    exact = related[are_copies]
+    near = judged & moments.varies & (explained > leaks.COPY)
+    # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
+    # nearly tells a number often is: sizes of one body, counts of one kind.
+    found.decision[near] = NEAR_COPY if table.number else COPY
+    found.decision[exact] = COPY
+    near[exact] = True
+    return near
 
 
-def _with_marks(found: Screening, independent: IndexArray, marks: Marks) -> Screening:
+def _judge(found: Screening, core: Moments, independent: IndexArray, goes_into: Mask) -> None:
+    """Enter the marks of the independent columns, and what they say; what is computed from judged
+    columns shares the strongest suspicion.
+    """
+    marks = measure(core)
     for name in ("m", "k", "label", "share", "relevance"):
         getattr(found, name)[independent] = getattr(marks, name)
-    return found
-
-
-def _with_judgement(
-    found: Screening, independent: IndexArray, uses: Mask, judgement: leaks.Judgement
-) -> Screening:
-    """Enter the judgement; what is computed from judged columns shares the strongest suspicion."""
-    grade = np.where(judgement.leaks, STRONG, np.where(judgement.suspects, SUSPECT, 0))
-    found.grade[:] = np.max(uses * grade[:, None], axis=0, initial=0)
+    judgement = leaks.judge(core, marks)
+    grade = np.zeros(len(independent), dtype=np.int8)
+    grade[judgement.suspects] = SUSPECT
+    grade[judgement.leaks] = STRONG
+    found.grade[:] = np.max(goes_into * grade[:, None], axis=0, initial=0)
     found.reasons[independent] = judgement.reasons
     found.undecided[independent] = judgement.undecided
-    return found
 
 
-def _with_explained(
-    found: Screening, moments: Moments, independent: IndexArray, number: bool
-) -> Screening:
-    """Enter how much of the label the columns explain, with and without the clearest suspects."""
-    goal = 1 if number else None
-    grade = found.grade[independent]
-    everything = np.arange(len(independent))
-    explained = moments.explained_share(everything, goal)
-    if not grade.any():
-        return replace(found, explained=explained)
-    without = moments.explained_share(np.flatnonzero(grade < grade.max()), goal)
-    return replace(found, explained=explained, explained_without=without)
-
-
-def _with_values(
+def _look_at_values(
     found: Screening, table: Table, independent: IndexArray, drop: Drop, seed: int
-) -> Screening:
-    """Enter what the values say themselves, not their ranks: sums that make the label, the columns
-    that surely follow it if that is asked, and how much of it the columns explain.
+) -> Moments:
+    """Enter what the values say themselves, not their ranks: sums that make the label, and the
+    columns that surely follow it if that is asked. Return the moments of the values.
     """
     X = filled(table.X[:, independent])
-    label = functions_of_values(table)
-    moments = Moments.of(X, label, table.weight)
+    label = label_functions(table.y, table.number)
+    sample = Sample(X, label, table.weight, table.number)
+    moments = sample.moments()
     if drop == "sure":
-        sure = sure_followers(X, label, table.weight, moments, table.number, seed)
+        sure = sure_followers(sample, moments, seed)
         found.survival[independent] = sure.survival
         found.grade[independent[sure.columns]] = SURE
         found.decision[independent[sure.isolated]] = ISOLATED
     if table.number:
-        together = pairs_that_make_label(moments, _PAIR_EXPLAINS)
-        pairs = [(int(independent[first]), int(independent[second])) for first, second in together]
-        found = replace(found, pairs=pairs)
-    return _with_explained(found, moments, independent, table.number)
+        for pair in pairs_that_make_label(moments, _PAIR_EXPLAINS):
+            first, second = independent[list(pair)].tolist()
+            found.pairs.append((first, second))
+    return moments
 
 
-def functions_of_values(table: Table) -> FloatArray:
-    """Return functions of the label itself, not of its rank."""
-    if table.number:
-        return number_functions(table.y)
-    classes, codes = np.unique(table.y, return_inverse=True)
-    return class_functions(codes, len(classes))
+def _compare_explained(
+    found: Screening, moments: Moments, independent: IndexArray, number: bool
+) -> None:
+    """Enter how much of the label the columns explain, with and without the clearest suspects."""
+    goal = 1 if number else None
+    grade = found.grade[independent]
+    found.explained = moments.explained_share(np.arange(len(independent)), goal)
+    if grade.any():
+        others = np.flatnonzero(grade < grade.max())
+        found.explained_without = moments.explained_share(others, goal)
 
 
 def filled(X: FloatArray) -> FloatArray:
@@ -315,26 +318,24 @@ def filled(X: FloatArray) -> FloatArray:
     if not holes.any():
         return X
     known = np.maximum((~holes).sum(axis=0), 1)
-    return np.where(holes, np.where(holes, 0.0, X).sum(axis=0) / known, X)
+    mean = np.where(holes, 0.0, X).sum(axis=0) / known
+    return np.where(holes, mean, X)
 
 
-def _decide(found: Screening, table: Table, drop: Drop) -> Screening:
+def _decide(found: Screening, table: Table, drop: Drop) -> None:
     """Turn grades, copies and sums into decisions, and heed what is to be kept."""
     decision = found.decision
     decision[(found.grade > 0) & (decision == KEPT)] = SUSPICIOUS
     decision[found.grade >= LEVELS[drop]] = FOLLOWS_LABEL
-    for pair in found.pairs:
-        for column in pair:
-            if decision[column] in (KEPT, SUSPICIOUS):
-                decision[column] = PAIR
-    if not (decision == FOLLOWS_LABEL).any():
-        decision[decision == ISOLATED] = KEPT
-    asked = table.protected & np.isin(decision.astype(str), (FOLLOWS_LABEL, COPY, PAIR))
-    decision[asked] = AS_ASKED
-    decision[table.protected & (decision == ISOLATED)] = KEPT
-    acted = np.isin(decision.astype(str), (FOLLOWS_LABEL, COPY, PAIR, AS_ASKED)).any()
-    outcome = Outcome.FOUND if acted or found.grade.any() else Outcome.NOTHING
-    return replace(found, outcome=outcome)
+    in_pair = np.isin(np.arange(len(decision)), found.pairs)
+    decision[in_pair & found.met(KEPT, SUSPICIOUS)] = PAIR
+    isolated = decision == ISOLATED
+    anything_follows = (decision == FOLLOWS_LABEL).any()
+    decision[isolated & (table.protected | (not anything_follows))] = KEPT
+    are_effects = found.met(FOLLOWS_LABEL, COPY, PAIR)
+    decision[are_effects & table.protected] = AS_ASKED
+    if are_effects.any() or found.grade.any():
+        found.outcome = Outcome.FOUND
 
 
 @contextmanager

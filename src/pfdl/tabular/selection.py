@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,52 @@ from pfdl.tabular.moments import (
     adds_to_label,
 )
 
-SHARE_THRESHOLD, RATIO_THRESHOLD = 0.5, 0.6
-_LEAST_M, _LEAST_LEFT = 0.15, 3
-_COLLISION, _COLLISION_BESIDE_CLEAR = 0.98, 0.9
-_LEAST_EXPLAINED, _EXACT, _LEAST_SURVIVAL = 0.4, 0.999, 0.9
-_CLEAR_RATIO, _CLEAR_SHARE = 0.1, 0.9
-_CLEAR_M, _CLEAR_LABEL, _CLEAR_VALUES = 0.01, 0.16, 10
-_HALVES, _MOST_ROWS_OF_A_HALF = 20, 50_000
+SHARE_THRESHOLD = 0.5
+RATIO_THRESHOLD = 0.6
+_LEAST_M = 0.15
+_LEAST_LEFT = 3
+_COLLISION = 0.98
+_COLLISION_BESIDE_CLEAR = 0.9
+_LEAST_EXPLAINED = 0.4
+_LEAST_SURVIVAL = 0.9
+_CLEAR_RATIO = 0.1
+_CLEAR_SHARE = 0.9
+_CLEAR_M = 0.01
+_CLEAR_LABEL = 0.16
+_CLEAR_VALUES = 10
+# Where the columns explain the label to this share, it is their sum, not tied to one of them.
+_EXACT = 0.999
+_HALVES = 20
+_MOST_ROWS_OF_A_HALF = 50_000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a table.
+
+    Attributes:
+        X: Linearly independent columns.
+        label: Functions of the label.
+        weight: Weight of each row.
+        number: Whether the label is a number, not a class.
+    """
+
+    X: FloatArray
+    label: FloatArray
+    weight: FloatArray
+    number: bool
+
+    def moments(self) -> Moments:
+        """Return the moments of these rows."""
+        return Moments.of(self.X, self.label, self.weight)
+
+    def rows(self, chosen: IndexArray) -> Sample:
+        """Return some of the rows."""
+        return Sample(self.X[chosen], self.label[chosen], self.weight[chosen], self.number)
+
+    def explained(self, moments: Moments, columns: Mask) -> float:
+        """Return the share of the label that a regression on some columns explains."""
+        return moments.explained_share(np.flatnonzero(columns), 1 if self.number else None)
 
 
 @dataclass(frozen=True)
@@ -77,83 +117,89 @@ class Candidates:
     clear: Mask
 
 
-def sure_followers(
-    X: FloatArray,
-    label: FloatArray,
-    weight: FloatArray,
-    moments: Moments,
-    number: bool,
-    seed: int,
-) -> SureFollowers:
-    """Find the columns that surely follow the label, of linearly independent ones."""
-    p = X.shape[1]
-    nothing = np.zeros(p, dtype=bool)
-    unknown = np.full(p, np.nan)
-    candidates = find_candidates(X, moments, number)
-    explained = _explained(moments, ~nothing, number)
+def sure_followers(sample: Sample, moments: Moments, seed: int) -> SureFollowers:
+    """Find the columns that surely follow the label, given the moments of the sample."""
+    nothing = np.zeros(moments.num_columns, dtype=bool)
+    candidates = find_candidates(sample, moments)
+    explained = sample.explained(moments, ~nothing)
     if not candidates.likely.any() or explained > _EXACT:
-        return SureFollowers(nothing, nothing, unknown)
-    survival = _survival(X, label, weight, number, seed)
+        return SureFollowers(nothing, nothing, np.full(len(nothing), np.nan))
+    survival = _survival(sample, seed)
     stable = candidates.likely & (survival >= _LEAST_SURVIVAL)
     all_clear = (candidates.clear | ~stable).all()
     collision = _COLLISION_BESIDE_CLEAR if all_clear else _COLLISION
-    if not stable.any() or not _others_collide(X, moments, stable, collision):
-        return SureFollowers(nothing, nothing, survival)
-    if _explained(moments, ~stable, number) < _LEAST_EXPLAINED * explained:
+    if (
+        not stable.any()
+        or not _others_collide(sample, moments, stable, collision)
+        or sample.explained(moments, ~stable) < _LEAST_EXPLAINED * explained
+    ):
         return SureFollowers(nothing, nothing, survival)
     return SureFollowers(stable, _isolated(moments, stable), survival)
 
 
-def find_candidates(X: FloatArray, moments: Moments, number: bool) -> Candidates:
+def find_candidates(sample: Sample, moments: Moments) -> Candidates:
     """Find what looks like following the label in one sample of the rows."""
     evidence = Evidence(moments)
     first = evidence.given([])
-    quantity = _quantities(X)
-    judged = first.correlated & evidence.relevant & (first.m >= _LEAST_M)
-    eligible = judged & (first.k < RATIO_THRESHOLD * first.m) & quantity
-    followers, share = _followers(evidence, first, eligible)
-    clear = _clear(X, evidence, first, quantity) if number else np.zeros_like(followers)
-    others = judged & (share > SHARE_THRESHOLD) & quantity & ~followers
-    if followers.any() and not others.any() and _others_collide(X, moments, followers, _COLLISION):
+    quantity = _quantities(sample.X)
+    tied = first.correlated & evidence.relevant & quantity
+    judged = tied & (first.m >= _LEAST_M)
+    eligible = judged & (first.k < RATIO_THRESHOLD * first.m)
+    taken = _take_followers(evidence, first, eligible)
+    followers = taken.mask
+    clear = np.zeros_like(followers)
+    if sample.number:
+        clear = _clear(sample.X, evidence.moments, first, tied)
+    others = judged & (taken.share > SHARE_THRESHOLD) & ~followers
+    alone = followers.any() and not others.any()
+    if alone and _others_collide(sample, moments, followers, _COLLISION):
         return Candidates(followers, clear)
     well_judged = clear & (first.m >= _LEAST_M)
-    if well_judged.any() and _others_collide(X, moments, well_judged, _COLLISION_BESIDE_CLEAR):
+    if well_judged.any() and _others_collide(sample, moments, well_judged, _COLLISION_BESIDE_CLEAR):
         return Candidates(well_judged, clear)
     return Candidates(np.zeros_like(followers), clear)
 
 
 def _quantities(X: FloatArray) -> Mask:
     """Return the columns of more than two values: an indicator cannot lie close to a label."""
-    return np.asarray(~((X.min(axis=0) == X) | (X.max(axis=0) == X)).all(axis=0))
+    at_an_end = (X.min(axis=0) == X) | (X.max(axis=0) == X)
+    return np.asarray(~at_an_end.all(axis=0))
 
 
-def _followers(evidence: Evidence, first: ColumnShares, eligible: Mask) -> tuple[Mask, FloatArray]:
+class _Taken(NamedTuple):
+    """Followers of the label, and each column's share when it was last looked at."""
+
+    mask: Mask
+    share: FloatArray
+
+
+def _take_followers(evidence: Evidence, first: ColumnShares, eligible: Mask) -> _Taken:
     """Take the clearest follower of the label, look again given what was taken, until none is left.
 
     Looking again is what separates the rest: a cause may resemble the label merely because it
     resembles a follower, and once that is accounted for it no longer does.
     """
-    columns = np.arange(len(eligible))
-    taken: list[int] = []
-    now = first
+    followers = np.zeros(len(eligible), dtype=bool)
     share = first.share.copy()
+    order: list[int] = []
     while True:
-        left = np.setdiff1d(columns, taken)
-        share[left] = now.share[left]
-        candidates = left[(eligible & (share > SHARE_THRESHOLD))[left]]
-        if not len(candidates) or len(left) == 1:
-            return np.isin(columns, taken), share
-        taken.append(int(candidates[np.argmax(share[candidates])]))
-        now = evidence.given(taken)
+        candidates = np.flatnonzero(eligible & ~followers & (share > SHARE_THRESHOLD))
+        if not len(candidates) or (~followers).sum() == 1:
+            return _Taken(followers, share)
+        clearest = int(candidates[np.argmax(share[candidates])])
+        followers[clearest] = True
+        order.append(clearest)
+        now = evidence.given(order)
+        share[~followers] = now.share[~followers]
 
 
-def _clear(X: FloatArray, evidence: Evidence, first: ColumnShares, quantity: Mask) -> Mask:
+def _clear(X: FloatArray, moments: Moments, first: ColumnShares, tied: Mask) -> Mask:
     """Return the columns that given the label have nothing to do with the others, though these
     predict the label: else there would be nothing for a cause to collide with.
     """
-    moments = evidence.moments
-    clear = first.correlated & (first.m >= _CLEAR_M) & evidence.relevant & quantity
-    clear &= (first.k < _CLEAR_RATIO * first.m) & (first.share > _CLEAR_SHARE)
+    clear = tied & (first.m >= _CLEAR_M)
+    clear &= first.k < _CLEAR_RATIO * first.m
+    clear &= first.share > _CLEAR_SHARE
     clear &= moments.residual_variance(moments.label) <= 1.0 - _CLEAR_LABEL
     for j in np.flatnonzero(clear):
         clear[j] = len(np.unique(X[:, j])) >= _CLEAR_VALUES
@@ -162,25 +208,16 @@ def _clear(X: FloatArray, evidence: Evidence, first: ColumnShares, quantity: Mas
     return np.asarray(clear)
 
 
-def _explained(moments: Moments, columns: Mask, number: bool) -> float:
-    """Return the share of the label that a regression on some columns explains."""
-    return moments.explained_share(np.flatnonzero(columns), 1 if number else None)
-
-
-def _left(moments: Moments, followers: Mask) -> tuple[IndexArray, Evidence]:
-    kept = np.flatnonzero(~followers)
-    return kept, Evidence(moments.subset(kept))
-
-
-def _others_collide(X: FloatArray, moments: Moments, followers: Mask, collision: float) -> bool:
+def _others_collide(sample: Sample, moments: Moments, followers: Mask, collision: float) -> bool:
     """Return whether enough columns would be left, and these behave like causes of the label."""
-    if (~followers).sum() < _LEAST_LEFT:
+    kept = np.flatnonzero(~followers)
+    if len(kept) < _LEAST_LEFT:
         return False
-    kept, evidence = _left(moments, followers)
-    rest = evidence.given([])
+    evidence = Evidence(moments.subset(kept))
     causes = evidence.relevant
-    if (causes & _quantities(X[:, kept])).sum() < 2:
+    if (causes & _quantities(sample.X[:, kept])).sum() < 2:
         return False
+    rest = evidence.given([])
     return bool(rest.k[causes].sum() > collision * rest.m[causes].sum())
 
 
@@ -190,21 +227,21 @@ def _isolated(moments: Moments, followers: Mask) -> Mask:
     Each is tested at the level of a single test, not of all columns together: a column must not go
     because it failed a stricter one.
     """
-    kept, evidence = _left(moments, followers)
+    kept = np.flatnonzero(~followers)
+    evidence = Evidence(moments.subset(kept))
     isolated = np.zeros(len(followers), dtype=bool)
     isolated[kept] = (evidence.relevance > ALPHA) & ~evidence.given([]).collides
     return isolated
 
 
-def _survival(
-    X: FloatArray, label: FloatArray, weight: FloatArray, number: bool, seed: int
-) -> FloatArray:
+def _survival(sample: Sample, seed: int) -> FloatArray:
     """Return the share of the halves of the rows in which each column likely follows the label."""
-    counts = np.zeros(X.shape[1])
-    for rows in halves(len(X), seed):
-        half = Moments.of(X[rows], label[rows], weight[rows])
-        if half.rows >= 2 * len(half.mean) + 10:
-            counts += find_candidates(X[rows], half, number).likely
+    counts = np.zeros(sample.X.shape[1])
+    for rows in halves(len(sample.X), seed):
+        half = sample.rows(rows)
+        moments = half.moments()
+        if moments.rows >= 2 * len(moments.mean) + 10:
+            counts += find_candidates(half, moments).likely
     return counts / _HALVES
 
 

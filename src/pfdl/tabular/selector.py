@@ -160,7 +160,7 @@ class LeakScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         found = screening.screen_table(table, drop=self.drop, seed=seed)
         if environments is not None and len(np.unique(table.y)) > 1:
-            found = compare_environments(found, table, environments)
+            compare_environments(found, table, environments)
         self.screening_ = found
         if message := warning(found, column_names(self)):
             # The caller of fit, which is wrapped
