@@ -92,24 +92,21 @@ def test_a_header_that_asks_for_all_memory_is_refused(tmp_path):
         read_features(tmp_path / "lies.npz")
 
 
-def test_a_damaged_file_is_a_sentence_wherever_the_damage_is(tmp_path):
+def test_an_array_beyond_the_limit_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr("pfdl.data.features.MOST_BYTES", 1000)
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, paths=["a"], features=np.zeros((1, 500)))
+    with pytest.raises(ValueError, match=r"features.npy has 4000 bytes; more than 1000 are not"):
+        read_features(path)
+
+
+def test_a_file_that_is_cut_off_is_a_sentence_wherever_it_ends(tmp_path):
     write_features(tmp_path / "whole.npz", table())
     whole = (tmp_path / "whole.npz").read_bytes()
-    damaged = tmp_path / "damaged.npz"
-    for cut in range(0, len(whole), 97):
-        damaged.write_bytes(whole[:cut])
+    for length in range(0, len(whole), 97):
+        (tmp_path / "cut.npz").write_bytes(whole[:length])
         with pytest.raises(ValueError, match=r"not a whole file of features|no array"):
-            read_features(damaged)
-    rng = np.random.default_rng(0)
-    for place in rng.integers(len(whole), size=60):
-        changed = bytearray(whole)
-        changed[place] ^= 0xFF
-        damaged.write_bytes(bytes(changed))
-        try:
-            found = read_features(damaged)
-        except ValueError:
-            continue
-        assert np.isfinite(found.matrix).all()
+            read_features(tmp_path / "cut.npz")
 
 
 def test_names_that_are_no_files_of_features(tmp_path):

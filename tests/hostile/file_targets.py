@@ -31,9 +31,13 @@ from tests.data.image_files import encoded, image_bombs
 from tests.hostile.state_targets import made_run
 from tests.hostile.tampering import (
     SPECIAL,
+    UNDAMAGED,
+    Damage,
     Target,
     answered,
     check_sentence,
+    damaged,
+    damages,
     make_special,
     records,
     tampered,
@@ -411,18 +415,14 @@ def pictures_of_all_kinds() -> list[bytes]:
 @target(
     lambda: (
         st.sampled_from(pictures_of_all_kinds()),
-        st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4)), max_size=4),
-        st.integers(0, 60),
+        damages,
     ),
-    lambda: [(content, [], 0) for content in image_bombs().values()],
+    lambda: [(content, UNDAMAGED) for content in image_bombs().values()],
     share=2.0,
 )
-def pictures(folder: Path, original: bytes, changes: Sequence[tuple[int, bytes]], cut: int) -> None:
-    content = bytearray(original)
-    for place, new in changes:
-        content[place % len(content) : place % len(content) + len(new)] = new
+def pictures(folder: Path, original: bytes, damage: Damage) -> None:
     try:
-        with decoded(bytes(content[: max(1, len(content) - cut)])) as image:
+        with decoded(damaged(original, damage)) as image:
             assert to_tensor(image, 4).shape == (3, 4, 4)
     except BadImageError as error:
         check_sentence(error)

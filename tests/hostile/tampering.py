@@ -140,6 +140,26 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
+class Damage(NamedTuple):
+    """Bytes put in the place of others, and how many are lost at the end."""
+
+    changes: Sequence[tuple[int, bytes]]
+    cut: int
+
+
+UNDAMAGED = Damage((), 0)
+changes_of_bytes = st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4)), max_size=4)
+damages = st.just(UNDAMAGED) | st.builds(Damage, changes_of_bytes, st.integers(0, 60))
+
+
+def damaged(content: bytes, damage: Damage) -> bytes:
+    changed = bytearray(content)
+    for place, new in damage.changes:
+        start = place % max(1, len(content))
+        changed[start : start + len(new)] = new
+    return bytes(changed[: max(1, len(changed) - damage.cut)])
+
+
 SPECIAL = ("pipe", "folder", "loop", "zero", "null")
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import pfdl
-from tests.hostile import file_targets, state_targets, sweep_targets
+from tests.hostile import feature_targets, file_targets, state_targets, sweep_targets
 from tests.hostile.tampering import attack, targets_in
 
 
 @pytest.mark.usefixtures("nothing_counted")
-@pytest.mark.parametrize("target", targets_in(file_targets, state_targets, sweep_targets))
+@pytest.mark.parametrize(
+    "target", targets_in(feature_targets, file_targets, state_targets, sweep_targets)
+)
 def test_no_loader_crashes_hangs_or_raises_anything_but_a_sentence(target, tmp_path):
     attack(target, tmp_path)
 

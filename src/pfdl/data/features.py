@@ -115,7 +115,7 @@ def _read_npz(path: Path) -> Mapping[str, NDArray[Any]]:
             for name in (PATHS, HASHES, MATRIX, NETWORK, FINGERPRINT):
                 if (info := present.get(f"{name}.npy")) is not None:
                     arrays[name] = _read_array(archive, info)
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
+    except Exception as error:  # numpy parses headers as Python; four unpackers raise their own
         raise ValueError(
             f"{path} is not a whole file of features ({' '.join(str(error).split())}); make it"
             " again: pfdl embed."
@@ -175,7 +175,7 @@ def _checked(arrays: Mapping[str, NDArray[Any]]) -> FeatureTable:
     matrix = arrays[MATRIX]
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or not matrix.shape[1]:
         raise ValueError(f"the features have the shape {matrix.shape}; give numbers, (n, p).")
-    hashes = arrays.get(HASHES, np.full(len(paths), "", dtype=np.str_))
+    hashes = arrays.get(HASHES, np.full(len(matrix), "", dtype=np.str_))
     _check_words(PATHS, paths, len(matrix))
     _check_words(HASHES, hashes, len(matrix))
     if not len(matrix):
