@@ -2,15 +2,18 @@
 
     python -m tests.mutate src/pfdl/decorrelation/functional.py --tests tests/decorrelation
 
-Works on a copy of the project, so that it may run beside anything else. A change is what a slip of
-the hand might be: a comparison, an operator, a constant, a boolean, a sum for a mean. Messages,
-docstrings, annotations and defaults are left alone. At most one change in twenty should survive,
-and one that does should be one that changes nothing of importance.
+Works on a copy of the project, so that it may run beside anything else. Each file of tests is run
+once and noted with the lines that it reaches; a change is then tried on those files alone, the
+fastest first. A change is what a slip of the hand might be: a comparison, an operator, a constant,
+a boolean, a sum for a mean. Messages, docstrings, annotations and defaults are left alone. At most
+one change in twenty should survive, and one that does should be one that changes nothing of
+importance.
 """
 
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import shutil
@@ -22,10 +25,15 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import coverage
+import pytest
+
 ROOT = Path(__file__).parents[1]
 NOT_COPIED = ("docs/results/", "docs/pictures/", "evidence/")
 LEAST_SECONDS = 60
 """What a run may take at least before it counts as one that does not end."""
+LOG = "last-run.txt"
+REACHED = "reached.json"
 
 COMPARISONS = {
     ast.Lt: ast.LtE,
@@ -58,7 +66,7 @@ class Change(NamedTuple):
     """A place in a file, and what stands there instead."""
 
     path: Path
-    line: int
+    lines: range
     first: int
     last: int
     before: str
@@ -138,7 +146,10 @@ def code_of(node):
 
 
 def is_message(node):
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("warnings.warn", "print")
+    if not isinstance(node, ast.Call):
+        return False
+    called = ast.unparse(node.func)
+    return called == "print" or called.startswith(("warnings.", "logging.", "logger.", "_log."))
 
 
 def changes_of(path):
@@ -148,7 +159,9 @@ def changes_of(path):
     for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     changes = []
-    for node in code_of(ast.parse(text)):
+    tree = ast.parse(text)
+    lines = lines_of_statements(tree)
+    for node in code_of(tree):
         for kind in KINDS:
             for changed in kind(copy.deepcopy(node)):
                 first = starts[node.lineno - 1] + node.col_offset
@@ -157,8 +170,21 @@ def changes_of(path):
                 after = ast.unparse(changed)
                 if not isinstance(node, ast.Slice):
                     after = f"({after})"
-                changes.append(Change(path, node.lineno, first, last, before, after))
+                changes.append(Change(path, lines[node], first, last, before, after))
     return changes
+
+
+def lines_of_statements(tree):
+    """Return, for each node, the lines of its statement without the body of one that has one."""
+    lines = {}
+    for statement in ast.walk(tree):  # those outside before those inside
+        if not isinstance(statement, ast.stmt):
+            continue
+        body = getattr(statement, "body", None)
+        end = max(body[0].lineno, statement.lineno + 1) if body else statement.end_lineno + 1
+        for node in ast.walk(statement):
+            lines[node] = range(statement.lineno, end)
+    return lines
 
 
 def copy_project(folder):
@@ -178,27 +204,44 @@ def copy_project(folder):
             shutil.copy2(source, target)
 
 
-def run_tests(folder, tests, seconds):
-    """Return whether the tests pass in a copy; a run that does not end in time fails."""
+class FastestFirst:
+    """Have pytest run files of tests in the order in which they are named."""
+
+    def __init__(self, files):
+        self.places = {name: place for place, name in enumerate(files)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        items.sort(key=lambda item: self.places[item.nodeid.partition("::")[0]])
+
+
+def in_child(function, seconds):
+    """Return whether a function that returns an exit status ends well in a process of its own.
+
+    One that does not end in time does not end well.
+    """
     child = os.fork()
     if child == 0:
         os.setsid()
-        os._exit(call_pytest(folder, tests))
+        status = 1
+        try:
+            status = function()
+        finally:
+            os._exit(status)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.2)
+        time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return False
 
 
-def call_pytest(folder, tests):
-    import pytest
-
-    log = os.open(folder / "last-run.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def call_pytest(folder, files):
+    """Return the exit status of files of tests, run on the copy in a folder until one fails."""
+    log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.chdir(folder)
@@ -209,7 +252,64 @@ def call_pytest(folder, tests):
     import pfdl
 
     assert Path(pfdl.__file__).is_relative_to(folder), "another copy of the library is imported"
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:pytest_cov"]
+    return int(pytest.main([*options, *files], plugins=[FastestFirst(files)]))
+
+
+def count_lines(folder, test, sources):
+    """Run one file of tests and write down which lines of the sources it reaches."""
+    counter = coverage.Coverage(data_file=None, config_file=False, include=sources)
+    counter.start()
+    status = call_pytest(folder, [test])
+    counter.stop()
+    data = counter.get_data()
+    reached = {source: data.lines(source) or [] for source in sources}
+    (folder / REACHED).write_text(json.dumps(reached))
+    return status
+
+
+class TestFile(NamedTuple):
+    """A file of tests, the lines that it reaches, and how long it takes."""
+
+    name: str
+    reached: dict[str, list[int]]
+    seconds: float
+
+
+def time_tests(folder, tests, sources):
+    """Return the files of tests, the fastest first; all must pass on the copy as it is."""
+    timed = []
+    for name in files_of_tests(folder, tests):
+        started = time.monotonic()
+        if not in_child(lambda: count_lines(folder, name, sources), seconds=3600):  # noqa: B023
+            log = (folder / LOG).read_text()
+            sys.exit(f"{name} fails without any change:\n{log}")
+        reached = json.loads((folder / REACHED).read_text())
+        timed.append(TestFile(name, reached, time.monotonic() - started))
+    return sorted(timed, key=lambda test: test.seconds)
+
+
+def files_of_tests(folder, tests):
+    for name in tests:
+        path = folder / name
+        files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+        for file in files:
+            yield file.relative_to(folder).as_posix()
+
+
+def is_noticed(change, folder, tests):
+    """Make a change in the copy, run the tests that reach it, and take it back."""
+    target = folder / change.path.resolve().relative_to(ROOT)
+    reaching = [test for test in tests if set(change.lines) & set(test.reached[str(target)])]
+    reaching = reaching or tests  # only in processes of their own
+    seconds = max(LEAST_SECONDS, 5 * sum(test.seconds for test in reaching))
+    text = target.read_bytes()
+    target.write_bytes(text[: change.first] + change.after.encode() + text[change.last :])
+    try:
+        names = [test.name for test in reaching]
+        return not in_child(lambda: call_pytest(folder, names), seconds)
+    finally:
+        target.write_bytes(text)
 
 
 def preload():
@@ -237,7 +337,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 
-    tests = options.tests or sorted({nearby(path) for path in options.files})
+    places = options.tests or sorted({nearby(path) for path in options.files})
     changes = [change for path in options.files for change in changes_of(path)]
     drawn = random.Random(options.seed).sample(changes, min(options.number, len(changes)))
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -246,19 +346,14 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         copy_project(folder)
-        started = time.monotonic()
-        if not run_tests(folder, tests, seconds=3600):
-            sys.exit("the tests fail without any change:\n" + (folder / "last-run.txt").read_text())
-        seconds = max(LEAST_SECONDS, 5 * (time.monotonic() - started))
+        sources = [str(folder / path.resolve().relative_to(ROOT)) for path in options.files]
+        tests = time_tests(folder, places, sources)
         for change in drawn:
-            target = folder / change.path.resolve().relative_to(ROOT)
-            text = target.read_bytes()
-            target.write_bytes(text[: change.first] + change.after.encode() + text[change.last :])
-            survives = run_tests(folder, tests, seconds)
-            target.write_bytes(text)
-            survivors += survives
-            verdict = "SURVIVES" if survives else "noticed"
-            print(f"{verdict:8} {change.path}:{change.line}  {change.before}  ->  {change.after}")
+            noticed = is_noticed(change, folder, tests)
+            survivors += not noticed
+            verdict = "noticed" if noticed else "SURVIVES"
+            place = f"{change.path}:{change.lines.start}"
+            print(f"{verdict:8} {place}  {change.before}  ->  {change.after}")
             sys.stdout.flush()
     print(f"{survivors} of {len(drawn)} changes survive ({len(changes)} are possible)")
 
