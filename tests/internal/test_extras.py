@@ -57,7 +57,7 @@ found["objective"] = attempt(lambda: type(pfdl.make_objective("pfdl", 4)).__name
 found["lightning"] = attempt(lambda: importlib.import_module("pfdl.lightning"))
 scores = lambda: pfdl.contexts.measure_scores([[0.9, 0.1], [0.2, 0.8]], [0, 1])
 found["scores"] = attempt(scores)
-found["train"] = run("train", "nowhere")
+found["train"] = run("train", "shapes")
 found["list"] = run("list", "objectives")
 print(json.dumps(found))
 """
