@@ -183,7 +183,7 @@ def along_training() -> plt.Figure:
 
 
 EVERYWHERE = {
-    "ResNet-50, PACS": ("phases+fresh-seeds/pacs+pacs@late", "early"),
+    "ResNet-50, PACS": ("phases+fresh-seeds+pacs-late/pacs+pacs@late+pacs", "early"),
     "ResNet-50, PetScapes": ("phases/petscapes", "early"),
     "ResNet-50, shapes": ("decorrelation/shapes@resnet50", "early, sparsely tested"),
     "ResNet-18, PACS": ("decorrelation/pacs@resnet18", "early, sparsely tested"),

@@ -328,7 +328,7 @@ def _claim_of_images(table: pd.DataFrame) -> Claim:
         "Images whose contexts are reversed in the test: accuracy (%)",
         "PFDL ahead, also at the end of a training",
         f"plain training {accuracy['erm']:.1f}, PFDL {accuracy['pfdl']:.1f}",
-        "ahead early, with and without a shift; at the end at most a point",
+        "ahead early, with and without a shift; at the end at most about a point",
     )
 
 
