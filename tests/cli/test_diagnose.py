@@ -75,32 +75,39 @@ def test_the_page_shows_it_all_and_runs_nothing_of_it(page):
 
 
 @needs_browser
-def test_a_browser_shows_pictures_the_curve_and_first_the_answer_in_its_colour(page, visit):
+def test_a_browser_runs_no_script_and_asks_nothing_of_the_network(page, visit):
     seen = visit(page[1])
-    assert seen.page.locator(".plot svg").count() == 2
-    titles = seen.page.locator(".gallery p").all_text_contents()
-    # A row for each group, once for both runs
-    assert sum("test images, " in title for title in titles) == 4
-    assert sum("usual in training for this class" in title for title in titles) == 2
-    assert {title.split(",")[0] for title in titles if "images not recognised" in title} == {
-        "first",
-        "second",
-    }
-    widths = seen.page.locator(".gallery img").evaluate_all(
-        "pictures => pictures.map(one => one.naturalWidth)"
-    )
-    assert set(widths) == {8}
     assert seen.page.evaluate("window.hacked") is None
     assert seen.complaints == []
     assert [one for one in seen.requests if not one.startswith("data:")] == [page[1].as_uri()]
+
+
+@needs_browser
+def test_a_browser_shows_the_curves_and_pictures_of_each_group(page, visit):
+    shown = visit(page[1]).page
+    assert shown.locator(".plot svg").count() == 2
+    titles = shown.locator(".gallery p").all_text_contents()
+    # A row for each group, once for both runs
+    assert sum("test images, " in title for title in titles) == 4
+    assert sum("usual in training for this class" in title for title in titles) == 2
+    missed = [title.split(",")[0] for title in titles if "images not recognised" in title]
+    assert set(missed) == {"first", "second"}
+    widths = shown.locator(".gallery img").evaluate_all(
+        "pictures => pictures.map(one => one.naturalWidth)"
+    )
+    assert set(widths) == {8}
+
+
+@needs_browser
+def test_a_browser_shows_the_answer_first_and_in_its_colour(page, visit):
+    seen = visit(page[1])
     first = seen.page.locator(".first > *").first
     assert first.text_content().startswith("Does first rely on the context? ")
     tone = first.get_attribute("class")
-    red, green, _ = (
-        int(part)
-        for part in seen.style_of(f".{tone}", "borderLeftColor").strip("rgb()").split(",")[:3]
-    )
-    assert {"yes": red > 2 * green, "no": green > 1.5 * red, "unclear": abs(red - green) < 20}[tone]
+    colour = seen.style_of(f".{tone}", "borderLeftColor")
+    red, green, _ = map(int, colour.strip("rgb()").split(",")[:3])
+    fits = {"yes": red > 2 * green, "no": green > 1.5 * red, "unclear": abs(red - green) < 20}
+    assert fits[tone]
 
 
 @needs_browser

@@ -3,32 +3,39 @@ import pytest
 
 from pfdl.contexts.groups import GroupAccuracy, count_groups, measure_accuracy
 
+CLASSES = ["cat", "dog", "owl"]
+
 
 def draw(seed=0, n=500):
     rng = np.random.default_rng(seed)
-    labels, contexts = (
-        np.array(["cat", "dog", "owl"])[rng.integers(3, size=n)],
-        rng.integers(4, size=n),
-    )
+    labels = np.array(CLASSES)[rng.integers(3, size=n)]
+    contexts = rng.integers(4, size=n)
     return rng.random(n) < 0.6, labels, contexts
 
 
-def test_accuracies_are_those_of_a_plain_loop():
+def test_accuracies_by_class_and_by_context_are_those_of_a_plain_loop():
     right, labels, contexts = draw()
     found = measure_accuracy(right, labels, contexts)
     assert found.overall == right.mean()
-    for label in ("cat", "dog", "owl"):
-        assert found.by_label[label] == pytest.approx(right[labels == label].mean())
-    for context in range(4):
-        assert found.by_context[context] == pytest.approx(right[contexts == context].mean())
+    assert found.by_label == pytest.approx({name: right[labels == name].mean() for name in CLASSES})
+    by_context = {context: right[contexts == context].mean() for context in range(4)}
+    assert found.by_context == pytest.approx(by_context)
+
+
+def test_accuracies_of_groups_are_those_of_a_plain_loop():
+    right, labels, contexts = draw()
+    found = measure_accuracy(right, labels, contexts)
     assert len(found.groups) == 12
     for group in found.groups:
         cell = right[(labels == group.label) & (contexts == group.context)]
         assert (group.accuracy, group.samples) == (pytest.approx(cell.mean()), len(cell))
-    assert found.worst_group.accuracy == min(group.accuracy for group in found.groups)
-    assert found.average_over_groups == pytest.approx(
-        np.mean([group.accuracy for group in found.groups])
-    )
+
+
+def test_the_worst_group_and_the_average_are_those_of_the_groups():
+    found = measure_accuracy(*draw())
+    accuracies = [group.accuracy for group in found.groups]
+    assert found.worst_group.accuracy == min(accuracies)
+    assert found.average_over_groups == pytest.approx(np.mean(accuracies))
 
 
 def test_the_average_in_a_mixture():

@@ -62,13 +62,13 @@ def needed_for(manifest, ratio, cells):
     return rounds
 
 
-def rounds_of(needed, there):
-    """Return how many rounds there are until a context runs out."""
-    return min(there[cell] // number for cell, number in needed.items())
-
-
-def times(rounds, needed):
-    return {cell: rounds * number for cell, number in needed.items()}
+def until_one_runs_out(manifest, ratio, there):
+    """Return how many images of each cell are drawn from those that are there."""
+    drawn = {}
+    for needed in needed_for(manifest, ratio, there):
+        rounds = min(there[cell] // number for cell, number in needed.items())
+        drawn |= {cell: rounds * number for cell, number in needed.items()}
+    return drawn
 
 
 def counted(manifest, set_name):
@@ -83,27 +83,37 @@ cell_counts = st.integers(2, 4).flatmap(
 ratios = st.builds("{}:{}".format, st.integers(1, 6), st.integers(1, 6))
 
 
+@settings(max_examples=20)
+@given(cell_counts, st.integers(0, 10**6))
+def test_six_in_ten_of_each_cell_are_on_the_side_of_training(counts, seed):
+    cells = name_cells(counts)
+    manifest = make_split(source_of(cells), ratio="1:1", seed=seed)
+    train = {cell: int(0.6 * count + 0.5) for cell, count in cells.items()}
+    assert on_side(manifest, "train") == train
+    assert on_side(manifest, "test") == Counter(cells) - Counter(train)
+
+
+@settings(max_examples=20)
+@given(cell_counts, st.integers(0, 10**6))
+def test_every_test_set_has_its_proportions_until_a_context_runs_out(counts, seed):
+    manifest = make_split(source_of(name_cells(counts)), ratio="1:1", seed=seed)
+    test = on_side(manifest, "test")
+    for name in RATIO_NAMES:
+        expected = until_one_runs_out(manifest, name.partition("-")[2], test)
+        assert counted(manifest, name) == expected
+
+
 @settings(max_examples=40)
 @given(cell_counts, ratios, st.integers(0, 10**6), st.sampled_from([0.0, 0.1, 0.3]))
-def test_every_set_has_its_proportions_until_a_context_runs_out(counts, ratio, seed, validation):
+def test_training_and_validation_have_their_proportions(counts, ratio, seed, validation):
     cells = name_cells(counts)
     manifest = make_split(source_of(cells), ratio=ratio, seed=seed, validation_fraction=validation)
-    train = on_side(manifest, "train")
-    test = on_side(manifest, "test")
-    for cell, count in cells.items():
-        assert train[cell] == int(0.6 * count + 0.5)
-        assert train[cell] + test[cell] == count
-    for name in RATIO_NAMES:
-        drawn = counted(manifest, name)
-        for needed in needed_for(manifest, name.partition("-")[2], cells):
-            rounds = rounds_of(needed, test)
-            assert {cell: drawn[cell] for cell in needed} == times(rounds, needed)
     held_out = counted(manifest, "validation") if "validation" in manifest.set_names else Counter()
     drawn = counted(manifest, "train") + held_out
+    assert drawn == until_one_runs_out(manifest, ratio, on_side(manifest, "train"))
     for needed in needed_for(manifest, ratio, cells):
-        rounds = rounds_of(needed, train)
-        assert {cell: drawn[cell] for cell in needed} == times(rounds, needed)
         (rounds_held_out,) = {held_out[cell] / number for cell, number in needed.items()}
+        (rounds,) = {drawn[cell] / number for cell, number in needed.items()}
         assert abs(rounds_held_out - validation * rounds) <= 1
 
 

@@ -19,25 +19,34 @@ from pfdl.vision.evaluation import evaluate
 from tests.vision.tiny_images import TinySource, tiny_data
 
 
-def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
-    source, manifest = tiny_data()
+def untrained(manifest, folder):
     torch.manual_seed(0)
     model = make_backbone("mlp", 2, image_size=8).eval()
-    trained = TrainedModel(model, ModelConfig("mlp", manifest.classes, 8), tmp_path)
+    return TrainedModel(model, ModelConfig("mlp", manifest.classes, 8), folder)
+
+
+def test_features_are_those_of_the_test_images_in_their_order(tmp_path):
+    source, manifest = tiny_data()
+    trained = untrained(manifest, tmp_path)
     found = diagnose_images(trained, source, manifest)
     assert [row.path for row in found.rows] == [row.path for row in manifest.rows_of("test")]
     assert len(found.predictions) == len(found.rows) == len(found.images)
     assert len(found.found.r2) == 256
-    measured = evaluate(trained, source, manifest)
-    assert found.found.accuracies.overall == pytest.approx(measured.overall)
-    assert found.found.accuracies.by_context == pytest.approx(measured.by_context)
-    assert found.found.accuracies.worst_group.accuracy == pytest.approx(
-        measured.worst_group.accuracy
-    )
-    assert found.found.shift.accuracy[0] == pytest.approx(measured.average_in_training_mixture)
     assert found.contexts_are == "known"
     assert found.usual_contexts == manifest.dominant
     assert not trained.model._modules["5"]._forward_pre_hooks
+
+
+def test_accuracies_are_those_of_the_evaluation(tmp_path):
+    source, manifest = tiny_data()
+    trained = untrained(manifest, tmp_path)
+    found = diagnose_images(trained, source, manifest).found
+    measured = evaluate(trained, source, manifest)
+    assert found.accuracies.overall == pytest.approx(measured.overall)
+    assert found.accuracies.by_context == pytest.approx(measured.by_context)
+    worst = measured.worst_group.accuracy
+    assert found.accuracies.worst_group.accuracy == pytest.approx(worst)
+    assert found.shift.accuracy[0] == pytest.approx(measured.average_in_training_mixture)
 
 
 FAINT = 8
@@ -137,46 +146,53 @@ def test_contexts_of_the_split_are_kept_and_it_is_said_that_others_are_ignored()
     assert "names for 1200 of its images are ignored" in note
 
 
-def test_a_model_that_looks_at_the_colour_is_found_out(tmp_path):
+def diagnosed(weight, folder):
+    """The diagnosis of a model that looks at the colour with so much weight."""
     source = Colours(named=True)
-    manifest = make_split(source)
-    relies = diagnose_images(colour_model(0.8, tmp_path / "run"), source, manifest)
-    assert relies.contexts_are == "known"
-    assert relies.answer == "yes"
-    assert relies.verdict()[0].startswith("Yes, the model relies on the context: ")
-    assert relies.found.shift.accuracy[0] > relies.found.shift.accuracy[-1] + 0.3
-    honest = diagnose_images(colour_model(0.0, tmp_path), source, manifest)
+    return diagnose_images(colour_model(weight, folder), source, make_split(source))
+
+
+def test_a_model_that_looks_at_the_colour_is_found_out(found):
+    assert found.contexts_are == "known"
+    assert found.answer == "yes"
+    assert found.verdict()[0].startswith("Yes, the model relies on the context: ")
+    assert found.found.shift.accuracy[0] > found.found.shift.accuracy[-1] + 0.3
+    # So that two runs with other sets may have the same images
+    assert {row.sets for row in found.rows} == {()}
+
+
+def test_a_model_that_does_not_look_at_the_colour_is_not_accused(found, tmp_path):
+    honest = diagnosed(0.0, tmp_path)
     assert honest.answer == "no"
-    always = replace(honest, predictions=("dark",) * len(honest.rows)).verdict()
-    assert "It answers dark to every image: it learnt nothing." in always
     (command,) = [command for _, command in advise(honest, "photos")]
     assert command.split()[1] == "evaluate"
-    assert compare_diagnoses(relies, honest).sentence("a", "b").startswith("a relies more")
-    worst = relies.found.accuracies.worst_group
-    examples = relies.samples_of(worst.label, worst.context, 10)
+    assert compare_diagnoses(found, honest).sentence("a", "b").startswith("a relies more")
+    always = replace(honest, predictions=("dark",) * len(honest.rows)).verdict()
+    assert "It answers dark to every image: it learnt nothing." in always
+
+
+def test_the_examples_of_a_group_are_of_that_group_the_wrong_ones_first(found):
+    worst = found.found.accuracies.worst_group
+    examples = found.samples_of(worst.label, worst.context, 10)
     assert len(examples) == 10
-    assert {(relies.rows[n].class_name, relies.contexts[n]) for n in examples} == {
-        (worst.label, worst.context)
-    }
-    # So that two runs with other sets may have the same images
-    assert {row.sets for row in relies.rows} == {()}
-    right = [relies.predictions[number] == worst.label for number in examples]
+    groups = {(found.rows[number].class_name, found.contexts[number]) for number in examples}
+    assert groups == {(worst.label, worst.context)}
+    right = [found.predictions[number] == worst.label for number in examples]
     assert right == sorted(right)
-    assert {relies.rows[n].class_name for n in relies.samples_of(None, worst.context, 8)} == {
-        "bright",
-        "dark",
-    }
+
+
+def test_the_examples_of_a_context_are_of_all_classes(found):
+    context = found.found.accuracies.worst_group.context
+    shown = {found.rows[number].class_name for number in found.samples_of(None, context, 8)}
+    assert shown == {"bright", "dark"}
 
 
 def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_path):
-    source = Colours(named=True)
-    found = diagnose_images(colour_model(1.0, tmp_path), source, make_split(source))
+    found = diagnosed(1.0, tmp_path)
     assert found.found.gap.validation == found.validation.overall == pytest.approx(0.9, abs=0.05)
     assert found.found.gap.test == pytest.approx(0.5)
     (tmp_path / "refit.json").touch()  # then the validation images are those that were refitted on
-    assert (
-        diagnose_images(colour_model(1.0, tmp_path), source, make_split(source)).validation is None
-    )
+    assert diagnosed(1.0, tmp_path).validation is None
     words = " ".join(found.verdict())
     assert "points below validation accuracy" in words
     assert found.found.explains_gap
@@ -195,8 +211,7 @@ def test_the_gap_to_validation_is_said_and_what_the_contexts_explain_of_it(tmp_p
 @pytest.fixture(scope="module")
 def found():
     """The diagnosis of a model that relies on the colour."""
-    source = Colours(named=True)
-    return diagnose_images(colour_model(0.8, Path("run")), source, make_split(source))
+    return diagnosed(0.8, Path("run"))
 
 
 def test_what_to_try_next_is_the_same_training_but_for_the_contexts(

@@ -54,50 +54,84 @@ def tested(tmp_path):
     return trained, source, manifest, evaluate(trained, source, manifest)
 
 
+@pytest.fixture
+def result(tested):
+    return tested[3]
+
+
+@pytest.fixture
+def tested_rows(tested):
+    return tested[2].rows_of("test")
+
+
 def share(rows):
     rows = list(rows)
     return sum(map(is_right, rows)) / len(rows)
 
 
+def by_group(rows):
+    groups = {}
+    for row in rows:
+        groups.setdefault((row.class_name, row.context), []).append(row)
+    return groups
+
+
 def test_accuracies_are_counts_over_the_sets_of_the_manifest(tested):
     _, _, manifest, result = tested
-    test = manifest.rows_of("test")
+    assert result.overall == share(manifest.rows_of("test"))
     assert list(result.by_ratio) == ["1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1"]
     for ratio, accuracy in result.by_ratio.items():
         assert accuracy == share(manifest.rows_of(f"test-{ratio}"))
-    assert result.overall == share(test)
-    assert result.by_label["dark"] == pytest.approx(
-        share(row for row in test if row.class_name == "dark")
-    )
-    assert result.by_context["red"] == pytest.approx(
-        share(row for row in test if row.context == "red")
-    )
-    nameless = [row._replace(context=row.context.replace("red", "")) for row in test]
-    assert set(evaluation.split_names(nameless)[1]) == {"blue", "no context"}
-    worst = [row for row in test if (row.class_name, row.context) == ("dark", "red")]
-    assert (result.worst_group.label, result.worst_group.context) == ("dark", "red")
-    assert (result.worst_group.accuracy, result.worst_group.samples) == (0, len(worst))
-    confidence = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
-    assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
-    assert result.scores["balanced_accuracy"] == pytest.approx(
-        sum(result.by_label.values()) / len(result.by_label)
-    )
-    assert set(result.scores) == {"balanced_accuracy", "macro_f1", "auroc", "worst_group_precision"}
-    cells = sorted({(row.class_name, row.context) for row in test})
-    accuracy = {
-        cell: share(row for row in test if (row.class_name, row.context) == cell) for cell in cells
-    }
+
+
+def test_accuracies_of_a_class_and_a_context_are_counts_over_their_images(result, tested_rows):
+    dark = share(row for row in tested_rows if row.class_name == "dark")
+    assert result.by_label["dark"] == pytest.approx(dark)
+    red = share(row for row in tested_rows if row.context == "red")
+    assert result.by_context["red"] == pytest.approx(red)
+
+
+def test_the_worst_group_is_the_one_with_no_right_answer(result, tested_rows):
+    worst = result.worst_group
+    assert (worst.label, worst.context, worst.accuracy) == ("dark", "red", 0)
+    assert worst.samples == len(by_group(tested_rows)["dark", "red"])
+
+
+def test_averages_weigh_groups_equally_or_as_in_training(tested, tested_rows):
+    _, _, manifest, result = tested
+    accuracy = {group: share(rows) for group, rows in by_group(tested_rows).items()}
     assert result.average_over_groups == pytest.approx(np.mean(list(accuracy.values())))
     expected = np.mean([accuracy[row.class_name, row.context] for row in manifest.rows_of("train")])
     assert result.average_in_training_mixture == pytest.approx(expected)
-    words = " ".join(describe_evaluation(result))
-    for part in (
+
+
+def test_the_calibration_error_of_equal_confidences_is_the_distance_to_the_accuracy(result):
+    confidence = float(torch.tensor([2.0, 0.0]).softmax(0)[0])
+    assert result.calibration_error == pytest.approx(abs(confidence - result.overall), abs=1e-6)
+
+
+def test_the_balanced_accuracy_is_the_mean_over_classes(result):
+    assert set(result.scores) == {"balanced_accuracy", "macro_f1", "auroc", "worst_group_precision"}
+    mean = sum(result.by_label.values()) / len(result.by_label)
+    assert result.scores["balanced_accuracy"] == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         "Accuracy on all",
         "Worst group: dark in red, 0.0 %",
         "counted equally",
         "training set's mixture",
-    ):
-        assert part in words
+    ],
+)
+def test_an_evaluation_is_described_in_words(result, words):
+    assert words in " ".join(describe_evaluation(result))
+
+
+def test_images_without_a_context_are_told_from_the_others(tested_rows):
+    nameless = [row._replace(context=row.context.replace("red", "")) for row in tested_rows]
+    assert set(evaluation.split_names(nameless)[1]) == {"blue", "no context"}
 
 
 def test_without_contexts_there_are_no_ratios(tmp_path):

@@ -29,29 +29,40 @@ def photos(tmp_path_factory):
     return root
 
 
-def test_what_goes_with_the_class_is_found_and_chance_is_not(photos):
+@pytest.fixture(scope="module")
+def found(photos):
+    """The properties of the photos by their names, in their order."""
     source = open_images(photos)
-    rows = make_split(source, seed=0).rows
-    found = {one.name: one for one in find_properties(source, rows)}
+    properties = find_properties(source, make_split(source, seed=0).rows)
+    return {one.name: one for one in properties}
+
+
+def test_a_number_that_goes_with_the_class_is_found(found):
     assert found["aspect"].strength == pytest.approx(1)
     assert found["aspect"].by_class == {"cat": "1.67", "dog": "1"}
+
+
+def test_a_word_that_goes_with_the_class_is_found(found):
     assert found["camera"].matters
     assert found["camera"].by_class == {"cat": "Leica (100 %)", "dog": "Kodak (100 %)"}
     assert "camera: cat Leica (100 %), dog Kodak (100 %)" in found["camera"].sentence()
-    by_chance = ("date", "prefix of the file's name", "brightness", "hue")
-    assert not any(found[name].matters for name in by_chance)
-    assert found["date"].images == 120
-    assert "folder" not in found  # the same for all
+
+
+@pytest.mark.parametrize("name", ["date", "prefix of the file's name", "brightness", "hue"])
+def test_what_goes_with_the_class_by_chance_does_not_matter(found, name):
+    assert not found[name].matters
+    assert found[name].images == 120
+
+
+def test_what_is_the_same_for_all_is_left_out_and_the_strongest_comes_first(found):
+    assert "folder" not in found
     strengths = [one.strength for one in found.values()]
     assert strengths == sorted(strengths, reverse=True)
 
 
-def test_the_chance_allows_for_all_properties_that_are_tested(photos):
-    source = open_images(photos)
-    tests = find_properties(source, make_split(source, seed=0).rows)
-    width = next(one for one in tests if one.name == "width")
+def test_the_chance_allows_for_all_properties_that_are_tested(found):
     alone = chi2_contingency([[60, 0], [0, 60]], correction=False).pvalue
-    assert alone < width.chance <= len(tests) * alone * 1.001
+    assert alone < found["width"].chance <= len(found) * alone * 1.001
 
 
 def test_over_many_draws_of_noise_hardly_anything_is_said():

@@ -177,31 +177,36 @@ def test_a_candidate_that_is_behind_in_three_seeds_is_not_trained_on_a_fourth(
     assert results["value"].tolist() == [91.5, 10.0]
 
 
-def test_leaving_out_one_context_after_the_other_chooses_and_no_test_image_plays_a_part(tmp_path):
+def test_a_context_that_is_left_out_is_tested_on_and_no_test_image_plays_a_part():
     split = make_split(TinySource(), ratio="2:1")
     part = sweeping._leave_out(split, "red")
     assert {row.context for row in part.rows_of("test")} == {"red"}
     assert {row.context for row in part.rows if row.side == "train"} == {"blue"}
-    assert {row.path for row in part.rows} == {
-        row.path for row in split.rows if row.sets and row.side == "train"
-    }
-    config = SweepConfig(
-        {**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweeping.LEAVE_OUT, seeds=1
-    )
-    results, choice = sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
-    assert (
-        choice["candidate"]
-        == "learning_rate=0.05"
-        == results["user_attrs_candidate"][results["value"].idxmax()]
-    )
+    training = {row.path for row in split.rows if row.sets and row.side == "train"}
+    assert {row.path for row in part.rows} == training
+
+
+LEAVING_OUT = SweepConfig(
+    {**GRID, "learning_rate": [1e-9, 0.05], "epochs": [6]}, sweeping.LEAVE_OUT, seeds=1
+)
+
+
+def test_leaving_out_one_context_after_the_other_chooses(tmp_path):
+    results, choice = sweeping.sweep(LEAVING_OUT, TinySource(), tmp_path / "run", ratio="2:1")
+    best = results["user_attrs_candidate"][results["value"].idxmax()]
+    assert choice["candidate"] == best == "learning_rate=0.05"
     folder = tmp_path / "run" / choice["folders"][0]
     left_out = [read_evaluations(f"{folder}-without-{number}")["test"] for number in range(2)]
     assert [list(one.by_context) for one in left_out] == [["blue"], ["red"]]
     assert choice["validation"] == pytest.approx(50 * sum(one.overall for one in left_out))
-    assert read_manifest(folder / "manifest.csv") == split  # trained on all contexts
+    # At the end it is trained on all contexts
+    assert read_manifest(folder / "manifest.csv") == make_split(TinySource(), ratio="2:1")
     assert choice["test"]["all"][0] > 80
+
+
+def test_without_contexts_none_can_be_left_out(tmp_path):
     with pytest.raises(ValueError, match="not of several known contexts"):
-        sweeping.sweep(config, TinySource(contexts=("",)), tmp_path / "other")
+        sweeping.sweep(LEAVING_OUT, TinySource(contexts=("",)), tmp_path / "other")
 
 
 def test_if_every_candidate_fails_the_sweep_says_why(tmp_path):
