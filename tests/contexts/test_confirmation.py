@@ -156,6 +156,28 @@ def test_the_best_number_and_larger_peaks_of_agreement_are_returned(
     )
 
 
+@pytest.mark.parametrize(
+    ("agreement", "clearness", "expected"),
+    [
+        ({2: 0.9, 3: 0.9, 4: 0.9}, {2: 0.5, 3: 0.515, 4: 0.515}, 3),
+        ({2: 0.9, 3: 0.9, 4: 0.9}, {2: 0.507, 3: 0.515, 4: 0.51}, 2),  # as clear, and smaller
+        ({2: 0.885, 3: 0.9, 4: 0.87}, {2: 0.6, 3: 0.5, 4: 0.7}, 2),  # 4 agrees less than equally
+    ],
+)
+def test_of_numbers_that_agree_equally_the_smallest_of_the_clearest_is_best(
+    monkeypatch, agreement, clearness, expected
+):
+    features, labels, _ = in_contexts(samples=200)
+    monkeypatch.setattr(
+        clustering, "adjusted_rand_score", lambda one, _: agreement.get(len(np.unique(one)), 0.0)
+    )
+    monkeypatch.setattr(
+        WithinClusters, "separation", lambda self, found: clearness[len(found.of_context)]
+    )
+    found = next(clustering.find_within(features, labels, least_agreement=0.5, seed=0))
+    assert len(np.unique(found.assign(features, labels))) == expected
+
+
 def test_the_last_number_is_not_taken_as_a_larger_peak_but_may_be_the_best():
     """Beyond it agreement may rise further; so it is no peak, whatever is below it."""
     features, labels, _ = in_contexts(samples=200)
