@@ -77,6 +77,7 @@ def with_line(name: str, number: int, line: bytes) -> bytes:
             b"[" * 50_000 + b"\n",
             with_line("grid", 9, b"["),
             with_line("grid", len(lines_of("grid")), b"["),
+            b"\n".join([*lines_of("grid")[:12], b"[", b""]),  # the sweep writes on behind it
             *(as_journal(records_of("grid")[:n] + records_of("grid")[n + 1 :]) for n in range(9)),
         )
     ],

@@ -88,6 +88,7 @@ def test_numbers_that_json_has_not_come_back_and_are_no_bare_words_in_it(tmp_pat
         '{"dict": [["a", {"list": "abc"}]]}',
         '{"dict": [["a", {"float": "one"}]]}',
         '{"dict": [[["a"], 1]]}',
+        '{"list": [' * 5000 + "]}" * 5000,
     ],
 )
 def test_a_tree_that_nothing_writes_is_refused(tree, tmp_path):

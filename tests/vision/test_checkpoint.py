@@ -7,6 +7,7 @@ from dataclasses import asdict
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from pfdl._internal.state import save_tensors
 from pfdl.runs import CONFIG, claim
@@ -97,7 +98,12 @@ def test_a_huge_image_size_is_compared_with_the_weights_before_memory_is_taken(
     content = json.loads((run / CONFIG).read_text())
     content["settings"]["model"].update(image_size=16384)
     (run / CONFIG).write_text(json.dumps(content))
+    devices = set()
+    monkeypatch.setattr(
+        nn.Linear, "reset_parameters", lambda layer: devices.add(layer.weight.device.type)
+    )
     with pytest.raises(
         ValueError, match="does not hold the weights of a mlp for 2 classes and images of 16384"
     ):
         load_model(run)
+    assert devices == {"meta"}
