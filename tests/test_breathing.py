@@ -22,7 +22,6 @@ EXCEPTIONS = {
         "report/diagnosis_page.py _accuracy",
         "report/diagnosis_page.py _contexts",
         "report/diagnosis_page.py diagnosis_page",
-        "tabular/reading.py read_table",
         "vision/advice.py advise",
         "vision/answers.py read_answers",
         "vision/backbones.py make_backbone",
@@ -42,8 +41,6 @@ EXCEPTIONS = {
     # Still to be taken apart
     "a tuple for a tuple of unlike things": {
         "report/diagnosis_page.py _draw_shift.draw",
-        "tabular/validation.py _check_finite",
-        "tabular/weights.py WeightedLeastSquares._fit_under",
     },
 }
 

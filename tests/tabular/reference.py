@@ -9,7 +9,7 @@ import torch
 from sklearn.linear_model import LinearRegression
 
 from pfdl.tabular import LeakScreen
-from pfdl.tabular.moments import Moments
+from pfdl.tabular.moments import FloatArray, Moments, label_functions
 from pfdl.tabular.screening import Drop, Screening
 
 
@@ -32,6 +32,11 @@ def moments_of(X: np.ndarray, label: np.ndarray) -> Moments:
     return Moments.of(X, label, np.ones(len(X)))
 
 
+def label_of(y: np.ndarray, number: bool = True) -> FloatArray:
+    """Functions of a label whose rows all count the same."""
+    return label_functions(y, number, np.ones(len(y)))
+
+
 def screen(X: np.ndarray, y: np.ndarray, drop: Drop = "strong") -> Screening:
     """The screening of a table of numbers, whatever its columns are called."""
     return LeakScreen(target="number", drop=drop).fit(X, y).screening_
@@ -46,25 +51,18 @@ def residual_variance(target: np.ndarray, inputs: np.ndarray) -> float:
     return float(rest @ rest / (n - inputs.shape[1] - 1))
 
 
-def evidence(
-    X: np.ndarray, label: np.ndarray, j: int, dropped: list[int]
-) -> tuple[float, float, float]:
-    """m, k and share of column j given the dropped ones, by one regression after the other."""
-    X = X / X.std(axis=0)
+def marks(X: np.ndarray, label: np.ndarray, j: int, given: list[int]) -> tuple[float, float, float]:
+    """m, k and share of column j given some columns, by one regression after the other."""
+    n = len(X)
     others = np.delete(X, j, axis=1)
-    given = X[:, dropped]
-    v_f, v_fy = (
-        residual_variance(X[:, j], given),
-        residual_variance(X[:, j], np.hstack([given, label])),
-    )
-    v_rest, v_rest_y = (
-        residual_variance(X[:, j], others),
-        residual_variance(X[:, j], np.hstack([others, label])),
-    )
+    unit = residual_variance(X[:, j], X[:, given]) * (n - len(given) - 1) / (n - len(given))
+    beside_label = residual_variance(X[:, j], np.hstack([X[:, given], label]))
+    beside_others = residual_variance(X[:, j], others)
+    beside_both = residual_variance(X[:, j], np.hstack([others, label]))
     # Unbiased variances may say that everything together explains less than nothing; the label then
     # none of it, or all.
-    share = (v_f - v_fy) / max(v_f - v_rest_y, np.finfo(float).tiny)
-    return 1 - v_rest / v_f, 1 - v_rest_y / v_fy, min(max(share, 0.0), 1.0)
+    share = (unit - beside_label) / max(unit - beside_both, np.finfo(float).tiny)
+    return 1 - beside_others / unit, 1 - beside_both / beside_label, min(max(share, 0.0), 1.0)
 
 
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]

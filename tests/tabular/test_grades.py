@@ -24,10 +24,9 @@ from pfdl.tabular import (
     screening,
     selection,
 )
-from pfdl.tabular.moments import class_functions, number_functions
 from pfdl.tabular.screening import COPY, IDENTIFIER, NEAR_COPY, SUSPICIOUS
 from pfdl.tabular.selection import halves
-from tests.tabular.reference import moments_of, residual_variance, screen
+from tests.tabular.reference import label_of, moments_of, residual_variance, screen
 
 ROOT = Path(__file__).parents[2]
 
@@ -210,12 +209,12 @@ def test_explained_share_is_the_adjusted_r2_of_a_regression():
     X = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 4))
     y = X[:, 0] - X[:, 3] + rng.standard_normal(60)
     chosen = np.array([True, False, True, True])
-    moments = moments_of(X, number_functions(y))
+    moments = moments_of(X, label_of(y))
     expected = 1 - residual_variance(y, X[:, chosen]) / y.var()
     assert moments.explained_share(np.flatnonzero(chosen), goal=1) == pytest.approx(
         expected, abs=1e-6
     )
-    labels = class_functions(np.arange(60) % 3)
+    labels = label_of(np.arange(60) % 3, number=False)
     both = [1 - residual_variance(labels[:, j], X) for j in range(2)]
     assert moments_of(X, labels).explained_share(np.arange(4), goal=2) == pytest.approx(
         np.mean(both)

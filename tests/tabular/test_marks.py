@@ -8,8 +8,8 @@ from scipy import stats
 from sklearn.linear_model import LinearRegression
 
 from pfdl.tabular.marks import column_scores, measure, normal_scores
-from pfdl.tabular.moments import label_functions
-from tests.tabular.reference import moments_of, residual_variance
+from pfdl.tabular.moments import Moments, label_functions
+from tests.tabular.reference import label_of, moments_of, residual_variance
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["number", "class"])
@@ -17,7 +17,7 @@ def made(request):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 5))
     y = X[:, 0] - X[:, 2] + rng.standard_normal(200)
-    label = label_functions(
+    label = label_of(
         normal_scores(y) if request.param else np.digitize(y, [-1.0, 1.0]), number=request.param
     )
     Z = column_scores(X)
@@ -83,3 +83,27 @@ def test_scores_do_not_change_with_a_monotone_function_of_the_column():
     two = (x > 0).astype(float)
     assert np.array_equal(column_scores(7 * two - 3), two)
     assert not column_scores(np.full((50, 1), np.nan)).any()
+
+
+@pytest.mark.parametrize("number", [True, False], ids=["number", "class"])
+def test_weights_count_like_rows_that_stand_there_more_often(number):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((200, 4))
+    y = X[:, 0] + X[:, 1] + rng.standard_normal(200)
+    if not number:
+        y = np.digitize(y, [-1.0, 1.0])
+    times = np.where(y > 0, 4, 1)  # so that the label's functions differ under the weights
+    weight = times.astype(float)
+    X_repeated = np.repeat(X, times, axis=0)
+    label = label_functions(y, number, weight)
+    weighted = Moments.of(X, label, weight)
+    repeated = Moments.of(X_repeated, np.repeat(label, times, axis=0), np.ones(len(X_repeated)))
+    assert np.allclose(weighted.joint[4:, 4:], np.eye(label.shape[1]), atol=1e-8)
+    assert np.allclose(weighted.joint, repeated.joint)
+    label = np.repeat(label, times, axis=0)
+    marks = measure(repeated)
+    for j in range(4):
+        others = np.delete(X_repeated, j, axis=1)
+        beside_both = residual_variance(X_repeated[:, j], np.hstack([others, label]))
+        beside_label = residual_variance(X_repeated[:, j], label)
+        assert marks.k[j] == pytest.approx(1 - beside_both / beside_label)

@@ -8,16 +8,10 @@ from hypothesis import example, given, settings, strategies as st
 from scipy import stats
 
 from pfdl.data import make_mmads
-from pfdl.tabular.moments import (
-    Evidence,
-    adds_to_label,
-    class_functions,
-    f_test,
-    independent_columns,
-    number_functions,
-)
+from pfdl.tabular.marks import Marks, measure
+from pfdl.tabular.moments import Moments, adds_to_label, independent_columns
 from pfdl.tabular.screening import CONSTANT, FOLLOWS_LABEL, KEPT, Outcome
-from tests.tabular.reference import evidence, moments_of, residual_variance, screen
+from tests.tabular.reference import label_of, marks, moments_of, residual_variance, screen
 
 
 def correlated_table(seed: int, n: int = 80, p: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -26,18 +20,29 @@ def correlated_table(seed: int, n: int = 80, p: int = 5) -> tuple[np.ndarray, np
     return X, X @ rng.standard_normal(p) + rng.standard_normal(n)
 
 
+def measure_given(moments: Moments, columns: list[int]) -> Marks:
+    """The marks of the other columns, in their order."""
+    for column in sorted(columns, reverse=True):
+        moments = moments.given_column(column)
+    return measure(moments)
+
+
+def others_than(columns: list[int]) -> list[int]:
+    return sorted(set(range(5)) - set(columns))
+
+
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 4), unique=True, max_size=3))
 @example(seed=565, dropped=[0, 2, 3])  # there is nothing to explain of the columns left
 def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
     X, y = correlated_table(seed)
-    label = number_functions(y)
-    found = Evidence(moments_of(X, label)).given(dropped)
-    for j in set(range(5)) - set(dropped):
-        m, k, share = evidence(X, label, j, dropped)
-        assert found.m[j] == pytest.approx(m, abs=1e-6)
-        assert found.k[j] == pytest.approx(k, abs=1e-6)
-        assert found.share[j] == pytest.approx(share, abs=1e-5)
+    label = label_of(y)
+    measured = measure_given(moments_of(X, label), dropped)
+    for place, j in enumerate(others_than(dropped)):
+        m, k, share = marks(X, label, j, dropped)
+        assert measured.m[place] == pytest.approx(m, abs=1e-6)
+        assert measured.k[place] == pytest.approx(k, abs=1e-6)
+        assert measured.share[place] == pytest.approx(share, abs=1e-5)
 
 
 def test_relevance_is_the_t_test_of_ordinary_least_squares():
@@ -45,14 +50,15 @@ def test_relevance_is_the_t_test_of_ordinary_least_squares():
     coefficient.
     """
     X, y = correlated_table(1)
-    table = Evidence(moments_of(X, y[:, None]))
+    standardised = (y - y.mean()) / y.std()
+    measured = measure(moments_of(X, standardised[:, None]))
     design = np.column_stack([X, np.ones(len(X))])
     beta, *_ = np.linalg.lstsq(design, y, rcond=None)
     rest = y - design @ beta
     freedom = len(X) - design.shape[1]
     error = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * (rest @ rest) / freedom)
     assert np.allclose(
-        table.relevance, 2 * stats.t.sf(np.abs(beta / error), freedom)[:5], rtol=1e-6
+        measured.relevance, 2 * stats.t.sf(np.abs(beta / error), freedom)[:5], rtol=1e-6
     )
 
 
@@ -60,19 +66,15 @@ def test_correlation_test_is_the_f_test_of_a_regression():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 4))  # the last column is one that the others do not explain
     X[:, :3] += rng.standard_normal((80, 1))
-    label = rng.standard_normal((80, 1))
-    table = Evidence(moments_of(X, label))
-    found = table.given([])
-    total, rest = table.moments.residual_variance(np.array([], dtype=int)), table._rest
-    ours = f_test(total, rest, 3, freedom=80 - 4)
+    measured = measure(moments_of(X, label_of(rng.integers(2, size=80), number=False)))
     for j in range(4):
         n, inputs = len(X), 3
         r2 = 1 - residual_variance(X[:, j], np.delete(X, j, axis=1)) * (n - inputs - 1) / (
             n * X[:, j].var()
         )
         p_value = stats.f.sf(r2 / inputs / ((1 - r2) / (n - inputs - 1)), inputs, n - inputs - 1)
-        assert ours[j] == pytest.approx(p_value, rel=1e-6)
-    assert found.correlated.tolist() == [True, True, True, False]
+        assert measured.m_p[j] == pytest.approx(p_value, rel=1e-6)
+    assert measured.are_certain(measured.m_p).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize("setting", ["independent", "s_to_v", "v_to_s"])
@@ -103,9 +105,9 @@ def test_by_default_columns_that_selection_tied_to_the_label_go_alone(n, p, r, s
 def test_collision_is_the_f_test_among_what_label_and_dropped_columns_leave(dropped):
     rng = np.random.default_rng(4)
     X = rng.standard_normal((300, 5))
-    label = number_functions(X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(300))
-    found = Evidence(moments_of(X, label)).given(dropped)
-    for j in set(range(5)) - set(dropped):
+    label = label_of(X[:, 0] + X[:, 1] + 0.3 * rng.standard_normal(300))
+    measured = measure_given(moments_of(X, label), dropped)
+    for place, j in enumerate(others_than(dropped)):
         known = np.hstack([X[:, dropped], label])
         others = np.hstack([np.delete(X, j, axis=1), label])
         added = others.shape[1] - known.shape[1]
@@ -113,10 +115,10 @@ def test_collision_is_the_f_test_among_what_label_and_dropped_columns_leave(drop
         smaller = residual_variance(X[:, j], known) * (len(X) - 1 - known.shape[1])
         larger = residual_variance(X[:, j], others) * freedom
         p_value = stats.f.sf((smaller - larger) / added / (larger / freedom), added, freedom)
-        assert found.collides[j] == (p_value < 0.01 / 5)
+        assert measured.k_p[place] == pytest.approx(p_value, rel=1e-4, abs=1e-12)
     if not dropped:  # the two causes do, and only given the label
-        assert found.collides.tolist() == [True, True, False, False, False]
-        assert not found.correlated.any()
+        assert measured.are_certain(measured.k_p).tolist() == [True, True, False, False, False]
+        assert not measured.are_certain(measured.m_p).any()
 
 
 def test_isolated_columns_tell_nothing_and_go_only_after_selection_was_found():
@@ -168,7 +170,7 @@ def test_independent_columns_write_the_others_as_combinations():
 
 def test_moments_do_not_depend_on_the_chunks(monkeypatch):
     X, y = correlated_table(0, n=300)
-    label = number_functions(y)
+    label = label_of(y)
     whole = moments_of(X, label).joint
     monkeypatch.setattr("pfdl.tabular.moments._ROWS_AT_A_TIME", 7)
     assert np.allclose(moments_of(X, label).joint, whole)
@@ -178,12 +180,12 @@ def test_moments_do_not_depend_on_the_chunks(monkeypatch):
 def test_label_functions_are_uncorrelated_and_span_what_they_should():
     rng = np.random.default_rng(0)
     y = rng.standard_t(2, size=400)
-    functions = number_functions(y)
+    functions = label_of(y)
     assert np.allclose(functions.T @ functions / 400, np.eye(4), atol=1e-8)
     hinge = np.maximum(y - np.median(y), 0)
     assert residual_variance(hinge, functions) < 1e-10
-    assert number_functions(np.repeat([0.0, 1.0], 10)).shape == (20, 1)
-    of_classes = class_functions(np.arange(30) % 3)
+    assert label_of(np.repeat([0.0, 1.0], 10)).shape == (20, 1)
+    of_classes = label_of(np.arange(30) % 3, number=False)
     assert np.allclose(of_classes.T @ of_classes / 30, np.eye(2), atol=1e-8)
 
 
@@ -191,7 +193,7 @@ def test_others_add_to_the_label_as_an_f_test_says():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 4))
     y = X[:, 0] + rng.standard_normal(100)
-    moments = moments_of(X, number_functions(y))
+    moments = moments_of(X, label_of(y))
     assert not adds_to_label(moments, np.array([0]))
     assert adds_to_label(moments, np.array([1, 2]))
     assert not adds_to_label(moments, np.arange(4))

@@ -68,7 +68,7 @@ def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_
     Raises:
         ValueError: If there are fewer than two environments with ten rows.
     """
-    label = label_functions(table.y, table.number)
+    label = label_functions(table.y, table.number, table.weight)
     if table.number:
         label = label[:, :1]
     moments = _Moments(filled(table.X), label, groups, table.weight)

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pfdl.tabular.marks import Marks, measure
-from pfdl.tabular.moments import ALPHA, FloatArray, Mask, Moments, adds_to_label
+from pfdl.tabular.moments import FloatArray, Mask, Moments, adds_to_label
 
 LEAST_LABEL = 0.2
 LEAST_M = 0.005
@@ -71,8 +71,7 @@ def _tells_of_label(marks: Marks) -> Mask:
 
 
 def _others_tell_of_it(marks: Marks) -> Mask:
-    level = ALPHA / len(marks.m)
-    return (marks.m >= LEAST_M) & (marks.m_p < level)
+    return (marks.m >= LEAST_M) & marks.are_certain(marks.m_p)
 
 
 def _label_tells_all(marks: Marks) -> Mask:

@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from pfdl.tabular.moments import (
+    ALPHA,
     FloatArray,
     Mask,
     Moments,
@@ -59,34 +60,37 @@ class Marks:
         """k/m: how much of what the others explain is left once the label is known."""
         return self.k / np.maximum(self.m, _TINY)
 
+    def are_certain(self, p_values: FloatArray) -> Mask:
+        """Return which of the columns' p-values are below the level of all tests together."""
+        return p_values < ALPHA / len(self.m)
+
 
 def measure(moments: Moments) -> Marks:
     """Measure the marks of linearly independent columns."""
     p = moments.num_columns
     d = len(moments.label)
-    n = moments.rows
+    others = p - 1
+    freedom = moments.rows - p
     among = moments.covariance(np.arange(p))
-    across = moments.joint[:p, p:]
-    given_label = among - across @ across.T
     precision = inverse(among)
+    precision_given_label = inverse(moments.given_label())
     # What the other columns, the label, and both leave of each column, unbiased
-    beside_others = 1.0 / np.diag(precision) * moments.unbias(p - 1)
-    beside_label = np.maximum(np.diag(given_label), _TINY) * moments.unbias(d)
-    beside_both = 1.0 / np.diag(inverse(given_label)) * moments.unbias(p - 1 + d)
-
+    beside_others = 1.0 / np.diag(precision) * moments.unbias(others)
+    beside_label = moments.unexplained_by_label()
+    beside_both = 1.0 / np.diag(precision_given_label) * moments.unbias(others + d)
     label = 1.0 - beside_label
-    prediction = _predict_label(among, across, precision)
+    prediction = _predict_label(among, moments.joint[:p, p:], precision)
     return Marks(
         m=1.0 - beside_others,
-        m_p=f_test(moments.unbias(0), beside_others, p - 1, n - p),
+        m_p=f_test(moments.unbias(0), beside_others, others, freedom),
         k=1.0 - beside_both / beside_label,
-        k_p=f_test(beside_label, beside_both, p - 1, n - p - d),
-        k_error=float(np.sqrt(2.0 * max(p - 1, 1)) / n),
+        k_p=f_test(beside_label, beside_both, others, freedom - d),
+        k_error=float(np.sqrt(2.0 * max(others, 1)) / moments.rows),
         label=label,
         share=np.clip(label / np.maximum(1.0 - beside_both, _TINY), 0.0, 1.0),
         through=prediction.correlation_with_column(),
         beyond=prediction.correlation_given_label(),
-        relevance=f_test(beside_others, beside_both, d, n - p - d),
+        relevance=f_test(beside_others, beside_both, d, freedom - d),
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 from sklearn.utils.validation import check_consistent_length, column_or_1d
@@ -54,23 +55,36 @@ def stability_report(
     import pandas as pd
 
     truth = column_or_1d(np.asarray(y))
-    names = check_groups(groups, len(np.asarray(y)))
+    names = check_groups(groups, len(truth))
     weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight)
-    predicted = np.asarray(model.predict(X))
-    measures: dict[str, tuple[Any, Any]] = {"rmse": (root_mean_squared_error, predicted)}
-    if is_classifier(model):
-        measures = {"accuracy": (accuracy_score, predicted)}
-        if hasattr(model, "predict_proba"):
-            measures["log_loss"] = (
-                partial(log_loss, labels=model.classes_),
-                np.asarray(model.predict_proba(X)),
-            )
-    check_consistent_length(truth, predicted, names, weight)
-    rows = {}
+    measures = _measures(model, X)
+    for measure in measures:
+        check_consistent_length(truth, measure.predicted, weight)
+    rows: dict[Any, dict[str, float]] = {}
     for name in np.unique(names):
         here = names == name
-        rows[name] = {"rows": int(here.sum())} | {
-            measure: score(truth[here], answer[here], sample_weight=weight[here])
-            for measure, (score, answer) in measures.items()
-        }
+        rows[name] = {"rows": int(here.sum())}
+        for measure in measures:
+            rows[name][measure.name] = measure.score(
+                truth[here], measure.predicted[here], sample_weight=weight[here]
+            )
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("group")
+
+
+class _Measure(NamedTuple):
+    """A score by scikit-learn, and the predictions that it takes."""
+
+    name: str
+    score: Callable[..., float]
+    predicted: NDArray[Any]
+
+
+def _measures(model: Any, X: Any) -> list[_Measure]:
+    predicted = np.asarray(model.predict(X))
+    if not is_classifier(model):
+        return [_Measure("rmse", root_mean_squared_error, predicted)]
+    measures = [_Measure("accuracy", accuracy_score, predicted)]
+    if hasattr(model, "predict_proba"):
+        score = partial(log_loss, labels=model.classes_)
+        measures.append(_Measure("log_loss", score, np.asarray(model.predict_proba(X))))
+    return measures

@@ -1,22 +1,11 @@
 """Second moments of the columns and functions of the label, and what the regressions among them
 say.
-
-Four residual variances per column j say how much of it the others explain, with and without the
-label y (F: the columns already dropped):
-
-* v(F), v(F, y): what F alone, F and y, leave unexplained;
-* v(rest), v(rest, y): what all other columns, without and with y, leave unexplained.
-
-    m = 1 − v(rest)/v(F)                       how much of j the other columns explain
-    k = 1 − v(rest, y)/v(F, y)                 the same, once y is known
-    share = (v(F) − v(F, y)) / (v(F) − v(rest, y))   of all that can be explained of j, how much y
-    explains alone
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +25,7 @@ _COLLINEAR = 1e-8
 # inverted.
 _RIDGE = 1e-10
 _RANK_TOLERANCE = 1e-4
+_TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -96,24 +86,23 @@ class Moments:
         )
 
     def given_column(self, column: int) -> Moments:
-        """Return the moments of the other columns and the label given one column, scaled again."""
-        p = self.num_columns - 1
+        """Return the moments of what one column leaves of the other columns and of the label."""
         others = np.delete(np.arange(len(self.mean)), column)
         told = self.joint[others, column]
         left = self.joint[np.ix_(others, others)] - np.outer(told, told)
-        of_columns = left[:p, :p]
-        of_label = left[p:, p:] + _RIDGE * np.eye(len(self.label))
-        # Columns go back to variance 1, and the label's functions to being uncorrelated.
-        spread = np.sqrt(np.maximum(np.diag(of_columns), _RIDGE))
-        root = np.linalg.cholesky(of_label)
-        across = np.linalg.solve(root, left[p:, :p])
-        across /= spread
-        joint = np.eye(len(others))
-        joint[:p, :p] = of_columns / np.outer(spread, spread)
-        joint[p:, :p] = across
-        joint[:p, p:] = across.T
-        scale = self.scale[others[:p]] * spread
-        return Moments(joint, self.mean[others], scale, self.rows - 1.0)
+        scale = np.delete(self.scale, column)
+        return Moments(left, self.mean[others], scale, self.rows - 1.0).in_units()
+
+    def in_units(self) -> Moments:
+        """Return them with columns of variance 1 and orthonormal functions of the label."""
+        p = self.num_columns
+        spread = np.sqrt(np.maximum(np.diag(self.joint)[:p], _RIDGE))
+        root = np.linalg.cholesky(self.joint[p:, p:] + _RIDGE * np.eye(len(self.label)))
+        units = np.zeros_like(self.joint)
+        units[:p, :p] = np.diag(1.0 / spread)
+        units[p:, p:] = np.linalg.inv(root)
+        joint = units @ self.joint @ units.T
+        return replace(self, joint=joint, scale=self.scale * spread)
 
     def unbias(self, inputs: int) -> float:
         """Return the factor that makes a residual variance after a regression on this many inputs
@@ -121,16 +110,21 @@ class Moments:
         """
         return self.rows / max(self.rows - inputs - 1, 1.0)
 
-    def covariance(self, columns: IndexArray, given: IndexArray | None = None) -> FloatArray:
-        """Return the covariance of some columns, or of what a regression on the ``given`` ones
-        leaves of them.
-        """
-        block: FloatArray = self.joint[np.ix_(columns, columns)] + _RIDGE * np.eye(len(columns))
-        if given is None or not len(given):
-            return block
-        across = self.joint[np.ix_(given, columns)]
-        among = self.joint[np.ix_(given, given)] + _RIDGE * np.eye(len(given))
-        return np.asarray(block - across.T @ np.linalg.solve(among, across))
+    def covariance(self, columns: IndexArray) -> FloatArray:
+        """Return the covariance of some columns."""
+        return np.asarray(self.joint[np.ix_(columns, columns)] + _RIDGE * np.eye(len(columns)))
+
+    def given_label(self) -> FloatArray:
+        """Return the covariance of what a regression on the label leaves of the columns."""
+        p = self.num_columns
+        with_label = self.joint[:p, p:]
+        among = self.covariance(np.arange(p))
+        return np.asarray(among - with_label @ with_label.T)
+
+    def unexplained_by_label(self) -> FloatArray:
+        """Return the share of each column that a regression on the label leaves unexplained."""
+        left = np.maximum(np.diag(self.given_label()), _TINY)
+        return np.asarray(left * self.unbias(len(self.label)))
 
     def explained_share(self, columns: IndexArray, goal: int | None) -> float:
         """Return the share of the first ``goal`` label functions, or of all, that a regression on
@@ -144,74 +138,6 @@ class Moments:
         explained = (across * np.linalg.solve(self.covariance(columns), across)).sum(axis=0)
         share = np.clip(explained / np.diag(self.joint)[self.label], 0.0, 1.0)
         return np.asarray(1.0 - (1.0 - share) * self.unbias(len(columns)))
-
-    def residual_variance(self, given: IndexArray) -> FloatArray:
-        """Return the unbiased variance that a regression on the ``given`` leaves of every
-        column.
-        """
-        columns = np.arange(self.num_columns)
-        variance = np.diag(self.covariance(columns, given=given)) * self.unbias(len(given))
-        return np.maximum(variance, _RIDGE)
-
-
-@dataclass(frozen=True)
-class ColumnShares:
-    """m, k and share of every column, given the columns already dropped, and the tests of m > 0 and
-    k > 0.
-    """
-
-    m: FloatArray
-    k: FloatArray
-    share: FloatArray
-    correlated: Mask
-    collides: Mask
-
-
-class Evidence:
-    """What the least squares of each column on the others say about it, for all at once from an
-    inverse covariance.
-
-    Attributes:
-        relevance: p-value, per column, of "given all other columns, this one and the label have
-            nothing in common".
-        relevant: Mask of the columns for which that is rejected.
-    """
-
-    def __init__(self, moments: Moments) -> None:
-        columns = np.arange(moments.num_columns)
-        functions = len(moments.label)
-        self.moments = moments
-        self.level = ALPHA / len(columns)
-        self._others = len(columns) - 1
-        self._freedom = moments.rows - 1 - self._others
-        alone = np.diag(inverse(moments.covariance(columns)))
-        known = np.diag(inverse(moments.covariance(columns, given=moments.label)))
-        self._rest = moments.unbias(self._others) / alone
-        self._rest_with_label = moments.unbias(self._others + functions) / known
-        self.relevance = f_test(
-            self._rest, self._rest_with_label, functions, self._freedom - functions
-        )
-        self.relevant = self.relevance < self.level
-
-    def given(self, dropped: list[int]) -> ColumnShares:
-        """Measure m, k and share of every column, given the columns already dropped."""
-        label = self.moments.label
-        f = np.array(dropped, dtype=np.intp)
-        v_f = self.moments.residual_variance(f)
-        v_fy = self.moments.residual_variance(np.concatenate([f, label]))
-        v_rest = self._rest
-        v_rest_y = self._rest_with_label
-        explained = np.maximum(v_f - v_rest_y, np.finfo(float).tiny)
-        added = max(self._others - len(dropped), 1)
-        m_p = f_test(v_f, v_rest, added, self._freedom)
-        k_p = f_test(v_fy, v_rest_y, added, self._freedom - len(label))
-        return ColumnShares(
-            m=1.0 - v_rest / v_f,
-            k=1.0 - v_rest_y / v_fy,
-            share=np.clip((v_f - v_fy) / explained, 0.0, 1.0),
-            correlated=m_p < self.level,
-            collides=k_p < self.level,
-        )
 
 
 def adds_to_label(moments: Moments, known: IndexArray) -> bool:
@@ -257,22 +183,30 @@ def inverse(covariance: FloatArray) -> FloatArray:
     ridge = 0.0
     while True:
         try:
-            found = np.linalg.inv(covariance + ridge * np.eye(len(covariance)))
+            inverted = np.linalg.inv(covariance + ridge * np.eye(len(covariance)))
         except np.linalg.LinAlgError:
-            found = np.full_like(covariance, np.nan)
-        diagonal = np.diag(found)
+            inverted = np.full_like(covariance, np.nan)
+        diagonal = np.diag(inverted)
         if np.isfinite(diagonal).all() and (diagonal > 0).all():
-            return np.asarray(found)
+            return np.asarray(inverted)
         ridge = max(10.0 * ridge, _RIDGE)
 
 
-def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, FloatArray]:
+class Independent(NamedTuple):
+    """The linearly independent ones among columns.
+
+    Attributes:
+        columns: Their indices, in order; constant columns are not among them.
+        combination: Shape (independent, p): writes every centred column as a combination of them.
+    """
+
+    columns: IndexArray
+    combination: FloatArray
+
+
+def independent_columns(moments: Moments, aside: Mask) -> Independent:
     """Split the columns that are not aside into linearly independent ones and those that follow
     from them.
-
-    Returns:
-        The indices of the independent columns (constant ones are not among them), in order, and a
-        matrix of shape (independent, p) that writes every centred column as a combination of them.
     """
     p = moments.num_columns
     # A column whose spread is rounding error next to its size is constant.
@@ -281,12 +215,12 @@ def independent_columns(moments: Moments, aside: Mask) -> tuple[IndexArray, Floa
     varies &= moments.scale > rounding * np.abs(moments.mean[:p])
     correlation = np.where(np.outer(varies, varies), moments.joint[:p, :p], 0.0)
     if varies.all() and _is_well_conditioned(correlation):
-        return np.arange(p), np.eye(p)
+        return Independent(np.arange(p), np.eye(p))
     _, triangle, order = qr(correlation, pivoting=True)
     rank = int((np.abs(np.diag(triangle)) > _COLLINEAR).sum())
     independent: IndexArray = np.sort(order[:rank]).astype(np.intp)
     among = correlation[np.ix_(independent, independent)]
-    return independent, np.linalg.solve(among, correlation[independent])
+    return Independent(independent, np.linalg.solve(among, correlation[independent]))
 
 
 def _is_well_conditioned(correlation: FloatArray) -> bool:
@@ -298,13 +232,16 @@ def _is_well_conditioned(correlation: FloatArray) -> bool:
     return bool(np.diag(triangle).min() > 1e-3)
 
 
-def label_functions(y: NDArray[Any], number: bool) -> FloatArray:
-    """Return orthonormal functions that say nearly all of a label; a constant one has none."""
-    return number_functions(y) if number else class_functions(y)
+def label_functions(y: NDArray[Any], number: bool, weight: FloatArray) -> FloatArray:
+    """Return functions that say nearly all of a label, orthonormal over rows of these weights; a
+    constant one has none.
+    """
+    functions = number_functions(y) if number else class_functions(y)
+    return _orthonormal(functions, weight)
 
 
 def number_functions(y: ArrayLike) -> FloatArray:
-    """Return a number and its hinges at the quartiles, orthonormal; the first is y itself.
+    """Return a number, scaled to a range of 1, and its hinges at the quartiles.
 
     Piecewise linear rather than powers of y, because one outlying label would rule a cubic.
     """
@@ -315,26 +252,34 @@ def number_functions(y: ArrayLike) -> FloatArray:
         return np.empty((len(numbers), 0))
     numbers = (numbers - low) / spread
     quartiles = np.quantile(numbers, [0.25, 0.5, 0.75])
-    hinges = [np.maximum(numbers - quartile, 0.0) for quartile in quartiles]
-    return _orthonormal(np.column_stack([numbers, *hinges]))
+    hinges = np.maximum(numbers[:, None] - quartiles, 0.0)
+    return np.column_stack([numbers, hinges])
 
 
 def class_functions(y: NDArray[Any]) -> FloatArray:
-    """Return the indicator of each class but one, orthonormal."""
+    """Return the indicator of each class but one."""
     classes, codes = np.unique(y, return_inverse=True)
-    indicators = np.eye(len(classes))[codes]
-    return _orthonormal(indicators[:, 1:])
+    return np.eye(len(classes))[codes, 1:]
 
 
-def _orthonormal(functions: FloatArray) -> FloatArray:
+def _orthonormal(functions: FloatArray, weight: FloatArray) -> FloatArray:
     """Make functions centred, uncorrelated and of variance 1, one after the other; leave out those
     that add nothing.
     """
-    found = np.empty((len(functions), 0))
+    total = weight.sum()
+    made = np.empty((len(functions), 0))
     for function in functions.T:
-        rest = centred = function - function.mean()
+        centred = function - np.average(function, weights=weight)
+        rest = centred
         for _ in range(2):  # once more, against rounding
-            rest = rest - found @ (found.T @ rest) / len(rest)
-        if rest.std() > _RANK_TOLERANCE * centred.std():
-            found = np.column_stack([found, rest / rest.std()])
-    return found
+            rest = rest - made @ (made.T @ (weight * rest)) / total
+        spread = _spread(rest, weight)
+        if spread > _RANK_TOLERANCE * _spread(centred, weight):
+            made = np.column_stack([made, rest / spread])
+    return made
+
+
+def _spread(values: FloatArray, weight: FloatArray) -> float:
+    """Return the standard deviation over rows of these weights."""
+    around = values - np.average(values, weights=weight)
+    return float(np.sqrt(np.average(around**2, weights=weight)))

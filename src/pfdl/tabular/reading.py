@@ -38,50 +38,55 @@ def read_table(
         OSError: If it cannot be read.
         ValueError: If it is not such a table, has no such column, or too little is left of it.
     """
-    import pandas as pd
-
     path = Path(path)
+    table = _read(path, target)
+    numeric, notes = _columns_to_judge(table, target)
+    missing = numeric[target].isna()
+    notes.append(describe_missing_label(numeric.drop(columns=target), missing, target))
+    rows = numeric[~missing]
+    if complete:
+        labelled = len(rows)
+        rows = rows.dropna()
+        if lost := labelled - len(rows):
+            notes.append(f"left out, as a value is missing: {lost} of {len(table)} rows.")
+    _check_enough(rows, numeric, path, target)
+    label = rows[target]
+    if label.dtype.kind == "f":
+        notes += describe_edges(label.to_numpy(), repr(target))
+    return rows.drop(columns=target), label, [note for note in notes if note]
+
+
+def _read(path: Path, target: str) -> pd.DataFrame:
+    """Return the table in a file, which must have the target."""
     table = files.read_frame(path, limit=_MOST_BYTES)
     table.columns = [str(name) for name in table.columns]
     if target not in table.columns:
         names = ", ".join(map(repr, table.columns))
         raise ValueError(f"{path} has no column {target!r}; it has {names}.")
-    numeric, notes = _columns_to_judge(table, target)
-    missing = numeric[target].isna()
-    notes.append(describe_missing_label(numeric.drop(columns=target), missing, target))
-    labelled = numeric[~missing]
-    whole = labelled.dropna() if complete else labelled
-    if len(whole) < len(labelled):
-        lost = len(labelled) - len(whole)
-        notes.append(f"left out, as a value is missing: {lost} of {len(table)} rows.")
-    _check_enough(whole, numeric, path, target)
-    if pd.api.types.is_float_dtype(whole[target]):
-        notes += describe_edges(whole[target].to_numpy(), repr(target))
-    return whole.drop(columns=target), whole[target], [note for note in notes if note]
+    return table
 
 
 def _columns_to_judge(table: pd.DataFrame, target: str) -> tuple[pd.DataFrame, list[str]]:
-    """Return the numeric columns that do not identify the rows, and a word on the others."""
+    """Return the target and the numeric columns that do not identify the rows, and a word on the
+    others.
+    """
     import pandas as pd
 
+    words = []
+    keys = []
+    for name, column in table.drop(columns=target).items():
+        if not pd.api.types.is_numeric_dtype(column):
+            words.append(name)
+        elif identifies_rows(column.to_numpy(), str(name)):
+            keys.append(name)
     notes = []
-    words = [
-        name
-        for name in table.columns
-        if name != target and not pd.api.types.is_numeric_dtype(table[name])
-    ]
     if words:
         notes.append(f"not judged, as they are not numeric: {', '.join(map(repr, words))}.")
-    numeric = table.drop(columns=words).replace([np.inf, -np.inf], np.nan)
-    keys = [
-        name
-        for name in numeric.columns
-        if name != target and identifies_rows(numeric[name].to_numpy(), name)
-    ]
     if keys:
         names = ", ".join(map(repr, keys))
         notes.append(f"not judged, as they number or identify the rows: {names}.")
-    return numeric.drop(columns=keys), notes
+    numeric = table.drop(columns=[*words, *keys])
+    return numeric.replace([np.inf, -np.inf], np.nan), notes
 
 
 def _check_enough(whole: pd.DataFrame, numeric: pd.DataFrame, path: Path, target: str) -> None:

@@ -190,7 +190,7 @@ def screen_table(table: Table, *, drop: Drop, seed: int) -> Screening:
 def _screen(table: Table, drop: Drop, seed: int) -> Screening:
     found = _nothing_found(table)
     y = normal_scores(table.y.astype(np.float64)) if table.number else table.y
-    label = label_functions(y, table.number)
+    label = label_functions(y, table.number, table.weight)
     if not label.shape[1]:
         found.outcome = Outcome.CONSTANT_LABEL
         return found
@@ -249,7 +249,7 @@ def _are_enough(moments: Moments, columns: int) -> bool:
 
 def _find_copies(found: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
     """Enter the decision on columns that are the label over again, or nearly; return their mask."""
-    explained = 1.0 - moments.residual_variance(moments.label)
+    explained = 1.0 - moments.unexplained_by_label()
     related = np.flatnonzero((explained > _LEAST_OF_COPY) & judged)
     are_copies = copies(table.X[:, related], table.y, table.number, _LEAST_ROWS_OF_COPY)
     exact = related[are_copies]
@@ -285,7 +285,7 @@ def _look_at_values(
     columns that surely follow it if that is asked. Return the moments of the values.
     """
     X = filled(table.X[:, independent])
-    label = label_functions(table.y, table.number)
+    label = label_functions(table.y, table.number, table.weight)
     sample = Sample(X, label, table.weight, table.number)
     moments = sample.moments()
     if drop == "sure":

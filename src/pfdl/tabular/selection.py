@@ -24,15 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pfdl.tabular.marks import Marks, measure
 from pfdl.tabular.moments import (
     ALPHA,
-    ColumnShares,
-    Evidence,
     FloatArray,
     IndexArray,
     Mask,
@@ -119,45 +116,37 @@ class Candidates:
 
 def sure_followers(sample: Sample, moments: Moments, seed: int) -> SureFollowers:
     """Find the columns that surely follow the label, given the moments of the sample."""
-    nothing = np.zeros(moments.num_columns, dtype=bool)
+    none = np.zeros(moments.num_columns, dtype=bool)
     candidates = find_candidates(sample, moments)
-    explained = sample.explained(moments, ~nothing)
+    explained = sample.explained(moments, ~none)
     if not candidates.likely.any() or explained > _EXACT:
-        return SureFollowers(nothing, nothing, np.full(len(nothing), np.nan))
+        return SureFollowers(none, none, np.full(len(none), np.nan))
     survival = _survival(sample, seed)
     stable = candidates.likely & (survival >= _LEAST_SURVIVAL)
     all_clear = (candidates.clear | ~stable).all()
     collision = _COLLISION_BESIDE_CLEAR if all_clear else _COLLISION
-    if (
-        not stable.any()
-        or not _others_collide(sample, moments, stable, collision)
-        or sample.explained(moments, ~stable) < _LEAST_EXPLAINED * explained
-    ):
-        return SureFollowers(nothing, nothing, survival)
+    if not _others_collide(sample, moments, stable, collision):
+        return SureFollowers(none, none, survival)
+    if sample.explained(moments, ~stable) < _LEAST_EXPLAINED * explained:
+        return SureFollowers(none, none, survival)
     return SureFollowers(stable, _isolated(moments, stable), survival)
 
 
 def find_candidates(sample: Sample, moments: Moments) -> Candidates:
     """Find what looks like following the label in one sample of the rows."""
-    evidence = Evidence(moments)
-    first = evidence.given([])
-    quantity = _quantities(sample.X)
-    tied = first.correlated & evidence.relevant & quantity
-    judged = tied & (first.m >= _LEAST_M)
-    eligible = judged & (first.k < RATIO_THRESHOLD * first.m)
-    taken = _take_followers(evidence, first, eligible)
-    followers = taken.mask
-    clear = np.zeros_like(followers)
+    marks = measure(moments)
+    tied = marks.are_certain(marks.m_p) & marks.are_certain(marks.relevance)
+    tied &= _quantities(sample.X)
+    judged = tied & (marks.m >= _LEAST_M)
+    clear = np.zeros_like(judged)
     if sample.number:
-        clear = _clear(sample.X, evidence.moments, first, tied)
-    others = judged & (taken.share > SHARE_THRESHOLD) & ~followers
-    alone = followers.any() and not others.any()
-    if alone and _others_collide(sample, moments, followers, _COLLISION):
+        clear = _clear(sample.X, moments, marks, tied)
+    followers = _followers(moments, marks, judged)
+    if _others_collide(sample, moments, followers, _COLLISION):
         return Candidates(followers, clear)
-    well_judged = clear & (first.m >= _LEAST_M)
-    if well_judged.any() and _others_collide(sample, moments, well_judged, _COLLISION_BESIDE_CLEAR):
-        return Candidates(well_judged, clear)
-    return Candidates(np.zeros_like(followers), clear)
+    if _others_collide(sample, moments, judged & clear, _COLLISION_BESIDE_CLEAR):
+        return Candidates(judged & clear, clear)
+    return Candidates(np.zeros_like(judged), clear)
 
 
 def _quantities(X: FloatArray) -> Mask:
@@ -166,41 +155,39 @@ def _quantities(X: FloatArray) -> Mask:
     return np.asarray(~at_an_end.all(axis=0))
 
 
-class _Taken(NamedTuple):
-    """Followers of the label, and each column's share when it was last looked at."""
-
-    mask: Mask
-    share: FloatArray
-
-
-def _take_followers(evidence: Evidence, first: ColumnShares, eligible: Mask) -> _Taken:
+def _followers(moments: Moments, marks: Marks, judged: Mask) -> Mask:
     """Take the clearest follower of the label, look again given what was taken, until none is left.
 
     Looking again is what separates the rest: a cause may resemble the label merely because it
-    resembles a follower, and once that is accounted for it no longer does.
+    resembles a follower, and once that is accounted for it no longer does. Where a judged column
+    still resembles the label and cannot be taken, there are no followers.
     """
-    followers = np.zeros(len(eligible), dtype=bool)
-    share = first.share.copy()
-    order: list[int] = []
-    while True:
-        candidates = np.flatnonzero(eligible & ~followers & (share > SHARE_THRESHOLD))
-        if not len(candidates) or (~followers).sum() == 1:
-            return _Taken(followers, share)
-        clearest = int(candidates[np.argmax(share[candidates])])
-        followers[clearest] = True
-        order.append(clearest)
-        now = evidence.given(order)
-        share[~followers] = now.share[~followers]
+    eligible = judged & (marks.k < RATIO_THRESHOLD * marks.m)
+    left = np.arange(len(judged))
+    while len(left) >= _LEAST_LEFT:
+        resemble = judged[left] & (marks.share > SHARE_THRESHOLD)
+        if not resemble.any():
+            break
+        candidates = np.flatnonzero(resemble & eligible[left])
+        if not len(candidates):
+            return np.zeros_like(judged)
+        clearest = int(candidates[np.argmax(marks.share[candidates])])
+        left = np.delete(left, clearest)
+        moments = moments.given_column(clearest)
+        marks = measure(moments)
+    followers = np.ones_like(judged)
+    followers[left] = False
+    return followers
 
 
-def _clear(X: FloatArray, moments: Moments, first: ColumnShares, tied: Mask) -> Mask:
+def _clear(X: FloatArray, moments: Moments, marks: Marks, tied: Mask) -> Mask:
     """Return the columns that given the label have nothing to do with the others, though these
     predict the label: else there would be nothing for a cause to collide with.
     """
-    clear = tied & (first.m >= _CLEAR_M)
-    clear &= first.k < _CLEAR_RATIO * first.m
-    clear &= first.share > _CLEAR_SHARE
-    clear &= moments.residual_variance(moments.label) <= 1.0 - _CLEAR_LABEL
+    clear = tied & (marks.m >= _CLEAR_M)
+    clear &= marks.k < _CLEAR_RATIO * marks.m
+    clear &= marks.share > _CLEAR_SHARE
+    clear &= marks.label >= _CLEAR_LABEL
     for j in np.flatnonzero(clear):
         clear[j] = len(np.unique(X[:, j])) >= _CLEAR_VALUES
     if (~clear).sum() < _LEAST_LEFT or not adds_to_label(moments, np.flatnonzero(clear)):
@@ -209,28 +196,29 @@ def _clear(X: FloatArray, moments: Moments, first: ColumnShares, tied: Mask) -> 
 
 
 def _others_collide(sample: Sample, moments: Moments, followers: Mask, collision: float) -> bool:
-    """Return whether enough columns would be left, and these behave like causes of the label."""
+    """Return whether, without some followers, enough columns would be left, and these behave like
+    causes of the label.
+    """
     kept = np.flatnonzero(~followers)
-    if len(kept) < _LEAST_LEFT:
+    if not followers.any() or len(kept) < _LEAST_LEFT:
         return False
-    evidence = Evidence(moments.subset(kept))
-    causes = evidence.relevant
+    marks = measure(moments.subset(kept))
+    causes = marks.are_certain(marks.relevance)
     if (causes & _quantities(sample.X[:, kept])).sum() < 2:
         return False
-    rest = evidence.given([])
-    return bool(rest.k[causes].sum() > collision * rest.m[causes].sum())
+    return bool(marks.k[causes].sum() > collision * marks.m[causes].sum())
 
 
 def _isolated(moments: Moments, followers: Mask) -> Mask:
     """Return the columns that nothing goes with given the label, and that add nothing to the rest.
 
-    Each is tested at the level of a single test, not of all columns together: a column must not go
-    because it failed a stricter one.
+    That they add nothing is tested at the level of a single test, not of all columns together: a
+    column must not go because it failed a stricter one.
     """
     kept = np.flatnonzero(~followers)
-    evidence = Evidence(moments.subset(kept))
-    isolated = np.zeros(len(followers), dtype=bool)
-    isolated[kept] = (evidence.relevance > ALPHA) & ~evidence.given([]).collides
+    marks = measure(moments.subset(kept))
+    isolated = np.zeros_like(followers)
+    isolated[kept] = (marks.relevance > ALPHA) & ~marks.are_certain(marks.k_p)
     return isolated
 
 
@@ -239,13 +227,13 @@ def _survival(sample: Sample, seed: int) -> FloatArray:
     counts = np.zeros(sample.X.shape[1])
     for rows in halves(len(sample.X), seed):
         half = sample.rows(rows)
-        moments = half.moments()
+        moments = half.moments().in_units()
         if moments.rows >= 2 * len(moments.mean) + 10:
             counts += find_candidates(half, moments).likely
     return counts / _HALVES
 
 
-def halves(n: int, seed: int) -> Iterator[NDArray[np.intp]]:
+def halves(n: int, seed: int) -> Iterator[IndexArray]:
     """Yield the rows of each half, in complementary pairs."""
     rng = np.random.default_rng(seed)
     size = min(n // 2, _MOST_ROWS_OF_A_HALF)

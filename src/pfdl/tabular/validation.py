@@ -15,7 +15,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from pfdl.tabular.moments import FloatArray
 
-_LARGEST, _SMALLEST = 1e100, 1e-100
+_LARGEST = 1e100
+_SMALLEST = 1e-100
 
 
 class Parameter(NamedTuple):
@@ -233,7 +234,8 @@ def _check_finite(X: FloatArray, names: Sequence[str], allow_nan: bool) -> None:
     counts = (np.isinf(X) if allow_nan else ~np.isfinite(X)).sum(axis=0)
     if not counts.any():
         return
-    worst, others = int(np.argmax(counts)), int((counts > 0).sum()) - 1
+    worst = int(np.argmax(counts))
+    others = int((counts > 0).sum()) - 1
     kind = "infinity" if np.isinf(X[:, worst]).any() else "NaN"
     more = f" (and {others} more columns do)" if others else ""
     raise ValueError(

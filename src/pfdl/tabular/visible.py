@@ -23,7 +23,8 @@ _LEAST_VALUES = 100
 _CENSORED = 0.05
 #: Beside a hard edge lie at least this many times the rows of the next strip; a hole is as wide as
 #: this share of the label's middle nine tenths.
-_EDGE, _HOLE = 0.8, 0.15
+_EDGE = 0.8
+_HOLE = 0.15
 
 
 def describe_missing_label(columns: pd.DataFrame, missing: pd.Series, target: str) -> str:
@@ -46,7 +47,7 @@ def describe_missing_label(columns: pd.DataFrame, missing: pd.Series, target: st
 
 
 def _predictors(columns: pd.DataFrame, missing: pd.Series) -> list[str]:
-    found: list[tuple[float, str]] = []
+    areas: list[tuple[float, str]] = []
     for name, column in columns.items():
         known = column.notna()
         without = column[known & missing].to_numpy(dtype=np.float64)
@@ -56,8 +57,8 @@ def _predictors(columns: pd.DataFrame, missing: pd.Series) -> list[str]:
         statistic, p_value = mannwhitneyu(without, with_label)
         area = float(statistic) / (len(without) * len(with_label))
         if p_value < ALPHA / columns.shape[1]:
-            found.append((max(area, 1.0 - area), str(name)))
-    return [f"{name} {area:.2f}" for area, name in sorted(found, reverse=True)]
+            areas.append((max(area, 1.0 - area), str(name)))
+    return [f"{name} {area:.2f}" for area, name in sorted(areas, reverse=True)]
 
 
 def describe_edges(y: FloatArray, target: str = "the label") -> list[str]:
@@ -68,30 +69,43 @@ def describe_edges(y: FloatArray, target: str = "the label") -> list[str]:
     values = np.sort(y[np.isfinite(y)])
     if len(np.unique(values)) < _LEAST_VALUES:
         return []
-    sentences = []
-    for end, sorted_from_end in (("lowest", values), ("highest", -values[::-1])):
-        edge = float(values[0] if end == "lowest" else values[-1])
-        piled = float((sorted_from_end == sorted_from_end[0]).mean())
-        if piled > _CENSORED:
-            sentences.append(
-                f"{100 * piled:.0f} % of the rows have the {end} value of {target}, {edge:g}:"
-                " it may be censored there."
-            )
-        elif _is_hard_edge(sorted_from_end):
-            sentences.append(
-                f"{target} ends sharply at its {end} value, {edge:g}: rows beyond may have been"
-                " left out (truncation)."
-            )
+    sentences = [
+        _describe_end(values, "lowest", values[0], target),
+        _describe_end(-values[::-1], "highest", values[-1], target),
+        _describe_hole(values, target),
+    ]
+    return [f"{sentence[0].upper()}{sentence[1:]}" for sentence in sentences if sentence]
+
+
+def _describe_end(from_end: FloatArray, end: str, edge: float, target: str) -> str:
+    """Say what is special of one end of the values, sorted from there; empty if nothing is."""
+    piled = float((from_end == from_end[0]).mean())
+    if piled > _CENSORED:
+        return (
+            f"{100 * piled:.0f} % of the rows have the {end} value of {target}, {edge:g}: it may be"
+            " censored there."
+        )
+    if _is_hard_edge(from_end):
+        return (
+            f"{target} ends sharply at its {end} value, {edge:g}: rows beyond may have been left"
+            " out (truncation)."
+        )
+    return ""
+
+
+def _describe_hole(values: FloatArray, target: str) -> str:
+    """Say between which of the sorted values there is a wide gap; empty if there is none."""
     low, high = np.quantile(values, [0.05, 0.95])
     gaps = np.diff(values)
     widest = int(np.argmax(gaps))
-    inside = low <= values[widest] and values[widest + 1] <= high
-    if inside and gaps[widest] > _HOLE * (high - low):
-        sentences.append(
-            f"{target} has no value between {values[widest]:g} and {values[widest + 1]:g}:"
-            " rows with such values may have been left out."
-        )
-    return [f"{sentence[0].upper()}{sentence[1:]}" for sentence in sentences]
+    before = values[widest]
+    after = values[widest + 1]
+    if before < low or after > high or gaps[widest] <= _HOLE * (high - low):
+        return ""
+    return (
+        f"{target} has no value between {before:g} and {after:g}: rows with such values may have"
+        " been left out."
+    )
 
 
 def _is_hard_edge(values: FloatArray) -> bool:

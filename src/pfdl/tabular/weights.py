@@ -94,20 +94,28 @@ class WeightedLeastSquares(LinearRegressorBase):
         self.sample_weight_ = weight / weight.mean()
         self.effective_sample_size_ = effective_rows(self.sample_weight_)
         self.coef_, self.intercept_ = least_squares(X, y, self.sample_weight_)
-        name, rows = type(self).__name__.removesuffix("Regressor"), len(weight)
-        problem = describe_collapse(mean, self.effective_sample_size_, rows, "rows")
+        name = type(self).__name__.removesuffix("Regressor")
+        problem = self._problem(mean, X, y)
         if problem is None:
-            if (r2 := r2_score(y, X @ self.coef_ + self.intercept_)) >= 0:
-                return
-            problem = (
-                f"are worth {self.effective_sample_size_:.0f} of {rows} rows, and over all rows the"
-                " fit is worse "
-            )
-            problem += f"than the mean of y (R² {r2:.2f})"
+            return
         warnings.warn(
             f"the weights of {name} {problem}, so its coefficients are unreliable. Use fewer"
             " columns, or compare with least squares on held-out environments before you trust the"
             " fit.",
             EffectiveSampleSizeWarning,
             stacklevel=5,  # the caller of fit, which is wrapped
+        )
+
+    def _problem(self, mean: float, X: FloatArray, y: FloatArray) -> str | None:
+        """Return why the weights are of no use, for a sentence; None if they are."""
+        size = self.effective_sample_size_
+        rows = len(y)
+        if collapsed := describe_collapse(mean, size, rows, "rows"):
+            return collapsed
+        r2 = r2_score(y, X @ self.coef_ + self.intercept_)
+        if r2 >= 0:
+            return None
+        return (
+            f"are worth {size:.0f} of {rows} rows, and over all rows the fit is worse than the mean"
+            f" of y (R² {r2:.2f})"
         )
