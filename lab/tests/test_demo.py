@@ -63,29 +63,32 @@ def words_of(page):
 
 @pytest.mark.usefixtures("nothing_counted")
 def test_a_demonstration_that_was_stopped_resumes_and_ends_with_a_page(stopped):
+    """In one test, so that the demonstration runs once in whichever process."""
     weights = stopped / "photographs" / "runs" / "erm" / "model.safetensors"
     trained = weights.stat().st_mtime_ns
     ended = show(stopped)
     assert ended.exit_code == 0, ended.output
     assert weights.stat().st_mtime_ns == trained
     assert ended.stdout.splitlines()[-1] == str(stopped / "demo.html")
-
+    assert "visits" in ended.stdout
     before, after = (float(share) for share in re.findall(r"(\d+) %", ended.stdout)[:2])
     assert after > before + 20  # the repair is one
-    assert "visits" in ended.stdout
+    check_runs(stopped)
+    check_page(words_of(stopped / "demo.html"), f"all {before:.0f} {after:.0f}")
 
-    kinds = {
-        folder.name: read_run(folder).kind
-        for folder in stopped.iterdir()
-        if (folder / "config.json").is_file()
-    }
+
+def check_runs(folder):
+    """Check that each experiment is a run, and that its pages are there."""
+    claimed = [run for run in folder.iterdir() if (run / "config.json").is_file()]
+    kinds = {run.name: read_run(run).kind for run in claimed}
     assert kinds == {"mmads": "mmads", "colored-digits": "colored-mnist", "images": "images"}
-    for page in ("found.html", "proved.html"):
-        assert (stopped / "photographs" / page).is_file()
-    assert (stopped / "paper.html").is_file()
+    for page in ("photographs/found.html", "photographs/proved.html", "paper.html"):
+        assert (folder / page).is_file()
 
-    shown = words_of(stopped / "demo.html")
+
+def check_page(shown, accuracies):
+    """Check that the page is short, and tells of each experiment."""
     assert len(shown.split()) <= 700
-    assert f"all {before:.0f} {after:.0f}" in shown
+    assert accuracies in shown
     for about in ("Tables selected with a bias", "Digits whose colours", "Images whose contexts"):
         assert about in shown

@@ -29,18 +29,11 @@ def marked(seed=0, samples=1600, strength=0.93):
     labels = rng.integers(4, size=samples)
     corners = np.where(rng.random(samples) < strength, labels, rng.integers(4, size=samples))
     rows, columns = np.mgrid[:28, :28] / 28
-    waves = np.stack(
-        [
-            np.sin(2 * np.pi * (angle[0] * rows + angle[1] * columns))
-            for angle in ((1, 0), (0, 1), (1, 1), (1, -1))
-        ]
-    )
-    images = (
-        0.5
-        + 0.1 * rng.normal(size=(samples, 3, 1, 1))
-        + 0.1 * rng.normal(size=(samples, 3, 28, 28))
-    )
-    images += 0.03 * waves[labels][:, None]
+    directions = [rows, columns, rows + columns, rows - columns]
+    waves = np.stack([np.sin(2 * np.pi * direction) for direction in directions])
+    tints = 0.1 * rng.normal(size=(samples, 3, 1, 1))
+    noise = 0.1 * rng.normal(size=(samples, 3, 28, 28))
+    images = 0.5 + tints + noise + 0.03 * waves[labels][:, None]
     for image, corner in zip(images, corners, strict=True):
         for down, right in rng.integers(6, 18, size=(6, 2)):
             image[:, down : down + 4, right : right + 4] += 1.0
@@ -107,10 +100,19 @@ def test_the_map_is_a_share_of_variance_within_classes():
     images[:, 0, 2, 3] += torch.from_numpy(5.0 * labels + 2.0 * contexts)
     shown = context_map(images, labels, contexts)
     cell = images[:, 0, 2, 3].float().double().numpy()
-    total = sum(cell[labels == k].var() * (labels == k).sum() for k in (0, 1))
-    groups = [(labels == k) & (contexts == c) for k in (0, 1) for c in (0, 1)]
-    rest = sum(cell[group].var() * group.sum() for group in groups)
-    assert shown[2, 3] == pytest.approx(1 - rest / total)
+    within_classes = squares_within(cell, labels)
+    within_groups = squares_within(cell, 2 * labels + contexts)
+    assert shown[2, 3] == pytest.approx(1 - within_groups / within_classes)
+
+
+def squares_within(values, parts):
+    """Return the sum of squares about the means of the parts."""
+    return sum(
+        ((own := values[parts == part]) - own.mean()) @ (own - own.mean()) for part in set(parts)
+    )
+
+
+def test_the_map_of_images_that_are_all_alike_is_empty():
     assert context_map(torch.ones(4, 1, 7, 7), [0, 0, 1, 1], [0, 1, 0, 1]).max() == 0.0
 
 

@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 import torch
 
@@ -13,22 +15,30 @@ def test_bytes_are_normalised_and_numbers_left_alone():
     assert normalise(result) is result
 
 
+def pixels(image):
+    return tuple(image.flatten().tolist())
+
+
+def shifted_and_mirrored(image, reach):
+    """Return how each outcome came about, by its pixels: the shifts, and whether it is mirrored."""
+    size = len(image)
+    padded = torch.nn.functional.pad(image[None].float(), (reach,) * 4, mode="reflect")[0].long()
+    outcomes = {}
+    for top, left in product(range(2 * reach + 1), repeat=2):
+        crop = padded[top : top + size, left : left + size]
+        outcomes[pixels(crop)] = (top, left, False)
+        outcomes[pixels(crop.flip(1))] = (top, left, True)
+    return outcomes
+
+
 def test_each_image_is_mirrored_or_not_and_shifted_with_reflection():
-    size, reach, count = 16, 2, 200
-    grid = torch.arange(size * size).view(size, size)
-    images = grid.expand(count, 3, size, size)
-    padded = torch.nn.functional.pad(grid[None].float(), (reach,) * 4, mode="reflect")[0].long()
-    allowed = {}
-    for top in range(2 * reach + 1):
-        for left in range(2 * reach + 1):
-            crop = padded[top : top + size, left : left + size]
-            allowed[tuple(crop.flatten().tolist())] = (top, left, False)
-            allowed[tuple(crop.flip(1).flatten().tolist())] = (top, left, True)
-    result = mirror_and_shift(images)
+    image = torch.arange(16 * 16).view(16, 16)
+    outcomes = shifted_and_mirrored(image, reach=2)
+    result = mirror_and_shift(image.expand(200, 3, 16, 16))
     assert torch.equal(result[:, 0], result[:, 2])
-    seen = {allowed[tuple(image[0].flatten().tolist())] for image in result}
-    assert {top for top, _, _ in seen} == {left for _, left, _ in seen} == set(range(5))
-    assert {mirrored for _, _, mirrored in seen} == {False, True}
+    tops, lefts, mirrored = zip(*(outcomes[pixels(one[0])] for one in result), strict=True)
+    assert set(tops) == set(lefts) == set(range(5))
+    assert set(mirrored) == {False, True}
 
 
 @pytest.mark.parametrize(("size", "reach"), [(64, 8), (96, 12), (224, 28)])

@@ -46,11 +46,9 @@ def test_an_environment_is_built_as_irm_builds_it():
 
 def test_the_three_environments_are_disjoint_parts_of_their_digits(source):
     data = ColoredMNIST(source, seed=7)
-    assert [environment.color_flip for environment in (*data.train, data.test)] == [0.2, 0.1, 0.9]
-    assert [environment.color_flip for environment in data.held_out] == [0.2, 0.1]
-    assert [len(environment) for environment in (*data.train, *data.held_out, data.test)] == [
-        4000
-    ] * 2 + [500] * 2 + [2000]
+    environments = (*data.train, *data.held_out, data.test)
+    assert [one.color_flip for one in environments] == [0.2, 0.1, 0.2, 0.1, 0.9]
+    assert [len(one) for one in environments] == [4000, 4000, 500, 500, 2000]
     shapes = torch.cat([environment.images.sum(1) for environment in data.train]).flatten(1)
     original = torch.from_numpy(source.train.images[:, ::2, ::2].copy()).float().flatten(1) / 255
     np.testing.assert_allclose(np.sort(shapes.sum(1)), np.sort(original.sum(1)), rtol=1e-5)

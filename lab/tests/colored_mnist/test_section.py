@@ -1,8 +1,10 @@
 """What is chosen, and what the page says."""
 
 import sys
+from pathlib import Path
 
 import pandas as pd
+import pytest
 from lab.tests.colored_mnist.test_run import with_steps
 from lab.tests.report.made_up import copy_published
 from tests.cli.typing_commands import typed
@@ -44,25 +46,36 @@ def test_a_quick_run_on_other_digits_is_called_so(tmp_path):
         assert words in (tmp_path / "table.md").read_text()
 
 
-def test_the_command_runs_and_names_its_files(tmp_path, monkeypatch):
-    monkeypatch.delenv("PFDL_MNIST", raising=False)
-    monkeypatch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 2))
-    monkeypatch.setattr(sys, "argv", ["pfdl", "reproduce", "colored-mnist", "--quick"])
-    result = typed(
-        f"reproduce colored-mnist --quick --restarts 2 --jobs 1 --device cpu -o {tmp_path}"
-    )
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """A quick run of the command: its folder, and what it printed."""
+    folder = tmp_path_factory.mktemp("quick")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PFDL_MNIST", raising=False)
+        patch.setattr(colored_mnist, "ROWS", with_steps(ROWS, 2))
+        patch.setattr(sys, "argv", ["pfdl", "reproduce", "colored-mnist", "--quick"])
+        line = "reproduce colored-mnist --quick --restarts 2 --jobs 1 --device cpu"
+        return folder, typed(f"{line} -o {folder}")
+
+
+def test_the_command_says_that_the_digits_are_not_mnist(quick):
+    _, result = quick
     assert "Digits: scikit-learn's digits (not MNIST)" in result.stderr
     assert "Note: These digits are not MNIST: published figures" in result.stdout
-    lines = result.stdout.splitlines()
-    written = [
-        line.removeprefix(f"{tmp_path}/") for line in lines if line.startswith(f"{tmp_path}/")
-    ]
-    assert written[:2] == ["results.csv", "table.md"]
-    assert len(written) == 4  # the digits and a plot
-    assert all((tmp_path / name).stat().st_size > 0 for name in written)
-    results = pd.read_csv(tmp_path / "results.csv")
+
+
+def test_the_command_names_its_files(quick):
+    folder, result = quick
+    named = [Path(line) for line in result.stdout.splitlines() if line.startswith(f"{folder}/")]
+    assert named[:2] == [folder / "results.csv", folder / "table.md"]
+    assert len(named) == 4  # the digits and a plot
+    assert all(path.stat().st_size > 0 for path in named)
+    assert not list((folder / "cells").glob("*.json"))  # one file keeps them all
+
+
+def test_the_command_trains_every_row_from_every_restart(quick):
+    results = pd.read_csv(quick[0] / "results.csv")
     assert results["row"].unique().tolist() == list(ROWS)
     assert (results.groupby("row")["restart"].apply(list).map(tuple) == (0, 1)).all()
     assert (results["step"] == 1).all()
     assert results.filter(like="accuracy").stack().between(0, 100).all()
-    assert not list((tmp_path / "cells").glob("*.json"))  # one file keeps them all

@@ -71,32 +71,36 @@ def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
         load_network()
 
 
-def test_cn_is_the_published_network():
+def layers_of(model, kind):
+    return [layer for layer in model.modules() if isinstance(layer, kind)]
+
+
+def test_cn_has_the_published_layers():
     model = ConvNet(num_classes=10)
-    convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
-    assert [(c.out_channels, c.kernel_size, c.stride, c.padding) for c in convolutions] == [
-        (width, (5, 5), (1, 1), (2, 2)) for width in (64, 128, 256, 512, 1024)
-    ]
-    assert all(
-        (pool.kernel_size, pool.stride, pool.padding) == (4, 2, 1)
-        for pool in model.modules()
-        if isinstance(pool, nn.MaxPool2d)
-    )
-    assert [
-        (f.in_features, f.out_features) for f in model.modules() if isinstance(f, nn.Linear)
-    ] == [
-        (4096, 512),
-        (512, 512),
-        (512, 10),
-    ]
+    convolutions = layers_of(model, nn.Conv2d)
+    assert [layer.out_channels for layer in convolutions] == [64, 128, 256, 512, 1024]
+    for layer in convolutions:
+        assert (layer.kernel_size, layer.stride, layer.padding) == ((5, 5), (1, 1), (2, 2))
+    for layer in layers_of(model, nn.MaxPool2d):
+        assert (layer.kernel_size, layer.stride, layer.padding) == (4, 2, 1)
+    widths = [(layer.in_features, layer.out_features) for layer in layers_of(model, nn.Linear)]
+    assert widths == [(4096, 512), (512, 512), (512, 10)]
+
+
+def test_the_features_of_cn_are_bounded_and_signed_as_cnbb_reads_them():
+    model = ConvNet(num_classes=10)
     with attach(model) as tap, torch.no_grad():
         model(3 * torch.randn(2, 3, 64, 64))
         assert tap.features.abs().max() <= 1
-        assert tap.features.min() < 0  # signed, as CNBB reads them
-    made = [make_network(name, torch.zeros(1, 3, 32, 32), 2) for name in ("cn", "cn-bn")]
-    normalised = [
-        sum(isinstance(one, nn.BatchNorm2d) for one in network.modules()) for network in made
-    ]
-    assert normalised == [0, 5]
+        assert tap.features.min() < 0
+
+
+@pytest.mark.parametrize(("name", "number"), [("cn", 0), ("cn-bn", 5)])
+def test_cn_is_made_without_or_with_batch_normalisation(name, number):
+    network = make_network(name, torch.zeros(1, 3, 32, 32), 2)
+    assert len(layers_of(network, nn.BatchNorm2d)) == number
+
+
+def test_cn_refuses_images_that_it_would_halve_to_nothing():
     with pytest.raises(ValueError, match="image_size is 16; CN halves"):
         ConvNet(2, 16)

@@ -162,13 +162,20 @@ def test_the_keyboard_skips_to_the_results_and_reaches_what_scrolls(visit, path)
     assert {"A", "scroll many", "SUMMARY"} <= set(reached)
 
 
-def test_headings_tables_and_names_are_in_order(visit, path):
+def test_headings_are_in_order(visit, path):
     page = visit(path).page
+    assert page.evaluate("document.documentElement.lang") == "en"
     levels = page.locator("h1, h2, h3, h4").evaluate_all(
         "all => all.map(one => Number(one.tagName[1]))"
     )
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
+    findings = page.locator("li:has(> p > strong)").all_text_contents()
+    assert findings == ["First. It rises.", "Second. It falls."]
+
+
+def test_tables_say_what_they_are_and_what_their_headers_are_of(visit, path):
+    page = visit(path).page
     assert page.evaluate(
         "[...document.querySelectorAll('table')].every(one => one.caption.textContent.trim())"
     )
@@ -176,6 +183,11 @@ def test_headings_tables_and_names_are_in_order(visit, path):
         "[...document.querySelectorAll('th')].every(one => one.scope === 'col' || one.scope ==="
         " 'row')"
     )
+    assert page.locator("td.missing").first.text_content() == "–not in the paper"
+
+
+def test_names_are_used_once_and_links_lead_to_headings(visit, path):
+    page = visit(path).page
     names = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
     assert len(names) == len(set(names))
     labels = page.locator("[aria-labelledby]").evaluate_all(
@@ -186,9 +198,3 @@ def test_headings_tables_and_names_are_in_order(visit, path):
         "all => all.map(one => one.getAttribute('href').slice(1))"
     )
     assert all(page.locator(f"h2#{link}").count() == 1 for link in links)
-    assert page.locator("li:has(> p > strong)").all_text_contents() == [
-        "First. It rises.",
-        "Second. It falls.",
-    ]
-    assert page.locator("td.missing").first.text_content() == "–not in the paper"
-    assert page.evaluate("document.documentElement.lang") == "en"

@@ -1,4 +1,5 @@
 import json
+from itertools import chain
 
 import pandas as pd
 import pytest
@@ -29,7 +30,7 @@ def tables_of(section):
 
 
 def plots_of(section):
-    blocks = [inner for block in section.blocks for inner in getattr(block, "blocks", [block])]
+    blocks = chain.from_iterable(getattr(block, "blocks", [block]) for block in section.blocks)
     return {block.title: block for block in blocks if isinstance(block, Plot)}
 
 
@@ -95,50 +96,74 @@ def test_colored_digits_say_what_is_missing_and_show_what_is_no_longer_trained(t
     assert empty.finding == ""
 
 
-def test_trainings_are_compared_in_one_section(tmp_path):
-    folders = [
-        make_training(tmp_path / "a" / "same"),
-        make_training(tmp_path / "b" / "same", objective="erm", epochs=1, evaluated=False),
-        write_config(
-            tmp_path / "fresh",
-            "training",
-            {"training": {"epochs": 9, "patience": 2, "sampler": "groups"}},
-        ),
-    ]
-    (folders[0] / "manifest.json").write_text('{"ratio": "5:1"}')
-    (folders[1] / "manifest.json").write_text('{"ratio": null}')
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """The section of a training that is tested, one that is not, and one that has just begun."""
+    folder = tmp_path_factory.mktemp("compared")
+    tested = make_training(folder / "a" / "same")
+    (tested / "manifest.json").write_text('{"ratio": "5:1"}')
+    untested = make_training(folder / "b" / "same", objective="erm", epochs=1, evaluated=False)
+    (untested / "manifest.json").write_text('{"ratio": null}')
+    settings = {"epochs": 9, "patience": 2, "sampler": "groups"}
+    fresh = write_config(folder / "fresh", "training", {"training": settings})
     problems = []
-    section = trainings.build([read_run(folder) for folder in folders], problems)
-    overview = tables_of(section)["Trainings"]
-    assert [row.header for row in overview.rows] == ["a/same", "b/same", "fresh"]
-    cells = [dict(zip(overview.columns, row.cells, strict=True)) for row in overview.rows]
-    assert cells[0]["best validation (%)"] == Number(30.0)
-    assert (cells[0]["test (%)"], cells[0]["worst group, test (%)"]) == (Number(45.0), Number(10.0))
-    assert (cells[1]["epochs"], cells[1]["test (%)"]) == ("1 of 3", Missing("not tested"))
-    assert (cells[2]["epochs"], cells[2]["best validation (%)"]) == (
-        "0 of at most 9",
-        Missing("no epoch finished yet"),
-    )
-    assert [f"{one['sampler']} {one['ratio']}" for one in cells] == [
-        "shuffle 5:1",
-        "shuffle natural",
-        "groups ?",
-    ]
-    tested = tables_of(section)["Accuracies in percent on 80 images (test)"]
-    assert [(row.header, row.cells[:2]) for row in tested.rows] == [
-        ("a/same", (Number(45.0), Number(10.0)))
-    ]
-    # What is known
-    assert tested.columns == [
-        "all images",
-        "worst group",
-        "mean over groups",
-        "calibration error",
-    ]
-    assert len(tables_of(section)["Accuracy in percent by context"].rows) == 1
-    curves = plots_of(section)["R² of g: how much of each feature the others predict"].table
-    assert [cell.value for cell in curves.rows[0].cells] == [0.1, 0.2, 0.3]
+    section = trainings.build([read_run(one) for one in (tested, untested, fresh)], problems)
     assert problems == []
+    return section
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "a/same",
+            {
+                "best validation (%)": Number(30.0),
+                "test (%)": Number(45.0),
+                "worst group, test (%)": Number(10.0),
+                "sampler": "shuffle",
+                "ratio": "5:1",
+            },
+        ),
+        (
+            "b/same",
+            {
+                "epochs": "1 of 3",
+                "test (%)": Missing("not tested"),
+                "sampler": "shuffle",
+                "ratio": "natural",
+            },
+        ),
+        (
+            "fresh",
+            {
+                "epochs": "0 of at most 9",
+                "best validation (%)": Missing("no epoch finished yet"),
+                "sampler": "groups",
+                "ratio": "?",
+            },
+        ),
+    ],
+)
+def test_trainings_are_compared_in_one_table(compared, name, expected):
+    overview = tables_of(compared)["Trainings"]
+    cells = dict(zip(overview.columns, row_of(overview, name), strict=True))
+    assert {column: cells[column] for column in expected} == expected
+    assert len(overview.rows) == 3
+
+
+def test_what_was_tested_is_told_of_trainings_that_were(compared):
+    tested = tables_of(compared)["Accuracies in percent on 80 images (test)"]
+    assert [row.header for row in tested.rows] == ["a/same"]
+    known = ["all images", "worst group", "mean over groups", "calibration error"]
+    assert tested.columns == known
+    assert row_of(tested, "a/same")[:2] == (Number(45.0), Number(10.0))
+    assert len(tables_of(compared)["Accuracy in percent by context"].rows) == 1
+
+
+def test_the_curves_are_those_of_the_logged_epochs(compared):
+    curves = plots_of(compared)["R² of g: how much of each feature the others predict"].table
+    assert [cell.value for cell in curves.rows[0].cells] == [0.1, 0.2, 0.3]
 
 
 def test_evaluations_on_different_images_stand_in_different_tables(tmp_path):
@@ -148,12 +173,11 @@ def test_evaluations_on_different_images_stand_in_different_tables(tmp_path):
     ]
     section = trainings.build([read_run(folder) for folder in folders], [])
     assert tables_of(section)["Trainings"].columns[-1] == "worst class, test (%)"
-    tested = [
-        block
-        for block in section.blocks
-        if isinstance(block, Table) and "on 80 images" in block.caption
-    ]
-    assert [[row.header for row in table.rows] for table in tested] == [["a", "c"], ["b"]]
+    headers = []
+    for block in section.blocks:
+        if isinstance(block, Table) and "on 80 images" in block.caption:
+            headers.append([row.header for row in block.rows])
+    assert headers == [["a", "c"], ["b"]]
 
 
 def test_a_kind_without_a_section_shows_its_results_as_they_stand(tmp_path):
