@@ -88,28 +88,32 @@ def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch)
     with pytest.raises(TrainingStoppedError):
         sweeping.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
     again, same = sweeping.sweep(CONFIG, TinySource(), tmp_path / "run", ratio="2:1")
-    # Each of the two that do not diverge twice, one that diverges once, one stopped
-    assert len(calls) == 6
+    # Each of the two that do not diverge twice, one that diverges once, one stopped, and one is
+    # found to be finished
+    assert len(calls) == 7
     pd.testing.assert_frame_equal(again, results)
     assert same == choice
 
 
 @pytest.mark.parametrize(
-    ("damage", "is_set_aside"),
+    ("name", "damage", "is_set_aside"),
     [
-        (lambda log: log[:-9], False),
-        (lambda log: log[:400] + log[500:], True),
-        (lambda log: "{}\n" + log, True),
+        ("study.log", lambda log: log[:-9], False),
+        ("study.log", lambda log: log[:400] + log[500:], False),
+        ("trials.json", lambda trials: trials[:-9], True),
+        ("trials.json", lambda trials: trials.replace("0.05", "0.06"), True),
+        ("trials.json", lambda trials: trials.replace("scores", "score"), True),
+        ("trials.json", lambda trials: "7", True),
     ],
 )
-def test_a_sweep_with_a_damaged_journal_ends_the_same(damage, is_set_aside, swept, tmp_path):
+def test_a_sweep_with_a_damaged_file_ends_the_same(name, damage, is_set_aside, swept, tmp_path):
     folder = shutil.copytree(swept[0], tmp_path / "run")
-    log = folder / "study.log"
-    log.write_text(damage(log.read_text()))
+    damaged = folder / name
+    damaged.write_text(damage(damaged.read_text()))
     again, same = sweeping.sweep(CONFIG, TinySource(), folder, ratio="2:1")
     pd.testing.assert_frame_equal(again, swept[1])
     assert same == swept[2]
-    assert (folder / "study.log.damaged").exists() == is_set_aside
+    assert (folder / f"{name}.damaged").exists() == is_set_aside
 
 
 def test_another_grid_or_rule_is_another_sweep(swept):
@@ -137,11 +141,11 @@ def test_trials_are_proposed_within_ranges_and_more_can_be_added(tmp_path):
     assert choice["settings"]["learning_rate"] in set(rates)
 
 
-def test_trials_whose_journal_is_lost_are_those_of_the_trainings(tmp_path, monkeypatch):
+def test_trials_that_are_lost_are_those_of_the_trainings(tmp_path, monkeypatch):
     space = {**GRID, "learning_rate": FloatDistribution(0.001, 0.1), "epochs": [1]}
     config = SweepConfig(space, seeds=1, trials=2)
     results, choice = sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
-    (tmp_path / "run" / "study.log").write_text("damaged\n")
+    (tmp_path / "run" / "trials.json").write_text("damaged\n")
     monkeypatch.setattr(sweeping, "TPESampler", lambda seed: TPESampler(seed=seed + 5))
     again, same = sweeping.sweep(config, TinySource(), tmp_path / "run", ratio="2:1")
     pd.testing.assert_frame_equal(again, results)

@@ -39,7 +39,7 @@ from pfdl.runs import CONFIG, claim, read_run
 from pfdl.vision.checkpoint import load_model
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts
 from pfdl.vision.evaluation import evaluate, read_kept_epoch, save_evaluation
-from pfdl.vision.sweep_journal import CANDIDATE, REASON, open_study, resume_study
+from pfdl.vision.sweep_journal import CANDIDATE, REASON, begin_study, keep_trials, open_study
 from pfdl.vision.training import train
 
 SPLIT = "splits/seed-{}.csv"
@@ -175,7 +175,8 @@ def sweep(
     Args:
         config: What is tried, and how one candidate is chosen.
         source: The images.
-        output: The run folder, with ``study.log`` (Optuna's journal), ``splits`` (a manifest per
+        output: The run folder, with ``trials.json`` (what came of each candidate), ``study.log``
+            (Optuna's journal), ``splits`` (a manifest per
             seed) and ``runs`` (a run folder per candidate and seed).
         ratio: Proportion of the training set, as in :func:`pfdl.data.make_split`.
         device: Where to compute.
@@ -201,12 +202,13 @@ def sweep(
     with claim(output, "sweep", settings, may_change=("trials", "device")):
         for seed, split in enumerate(splits):
             split.save(output / SPLIT.format(seed))
-        study = resume_study(output, config)
-        _enqueue(study, config, output)
+        known = config.combinations() or _values_of_trainings(output, config)
+        study = begin_study(output, config, known)
         done = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.FAIL)))
         if done < config.number:
             _store_sizes(config, source, output, console)
-            _try_candidates(config, output, range(done, config.number), device, jobs, console)
+            numbers = range(done, config.number)
+            _try_candidates(study, config, output, numbers, device, jobs, console)
         results = study.trials_dataframe(
             ("number", "value", "intermediate_values", "user_attrs", "params", "state")
         )
@@ -232,17 +234,6 @@ def _check_images(config: SweepConfig, split: Manifest) -> None:
         parts: dict[str, Any] = dict(training.objective_settings)
         objective = make_objective(training.objective, 2, num_classes=2, num_contexts=2, **parts)
         check_contexts(training, objective, split)
-
-
-def _enqueue(study: optuna.Study, config: SweepConfig, output: Path) -> None:
-    """Let candidates that are prescribed, or were begun, wait for their turn."""
-    known = config.combinations()
-    if config.trials is not None and not study.trials:  # its journal may have been set aside
-        known = _values_of_trainings(output, config)
-    for values in known[len(study.trials) :]:
-        study.enqueue_trial(values)
-    for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process was killed
-        study._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
 
 
 def _values_of_trainings(output: Path, config: SweepConfig) -> list[dict[str, Any]]:
@@ -283,6 +274,7 @@ def _store_sizes(
 
 
 def _try_candidates(
+    study: optuna.Study,
     config: SweepConfig,
     output: Path,
     numbers: range,
@@ -299,6 +291,7 @@ def _try_candidates(
     with progress_bar("training candidates", console) as show:
         show(numbers.start, config.number)
         for done, (_, outcome) in enumerate(outcomes, start=numbers.start + 1):
+            keep_trials(study, output)
             show(done, config.number)
             sentence = f"{done} of {config.number} candidates: {outcome}"
             say(printable(sentence), highlight=False)
@@ -316,14 +309,14 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
         warnings.simplefilter("ignore", ExperimentalWarning)  # the pruner's interface may change
         study.pruner = WilcoxonPruner(p_threshold=0.2)  # behind in all of three seeds is p = 0.125
     trial = study.ask(config.distributions())
-    *earlier, this = study.get_trials()[: trial.number + 1]
-    scores = this.intermediate_values  # those of before an interruption
+    earlier = study.get_trials()[: trial.number]
+    scores: dict[int, float] = {}
     label, training = config.candidate(trial.params)
     trial.set_user_attr(CANDIDATE, label)
     try:
         if label in (one.user_attrs.get(CANDIDATE) for one in earlier):
             raise ValueError("it was proposed before")
-        for seed in range(len(scores), config.seeds):
+        for seed in range(config.seeds):
             folder = output / RUN.format(trial.number, seed)
             scores[seed] = _validate(
                 replace(training, seed=seed), config.select, folder, output, device
