@@ -73,7 +73,7 @@ def takes_settings(
     *,
     without: Collection[str] = (),
     all_shown: bool = False,
-    defaults: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[..., Any]:
     """Let a command take dataclasses of settings as parameters.
 
@@ -88,7 +88,9 @@ def takes_settings(
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        form = _Form(command, without, all_shown, defaults or {})
+        # Typing's hints lose options in Python 3.10
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = _make_parameters(own, without, all_shown, defaults)
 
         @functools.wraps(command)
         @exit_on_user_error()
@@ -101,162 +103,20 @@ def takes_settings(
         ) -> None:
             if own_files:
                 add_own_files(own_files)
+            arguments = {name: given.pop(name) for name in own if name in given}
             written = {} if config_file is None else read_config_file(config_file)
-            command(**form.read(context, given, settings or [], written))
+            typed = {name: str(value) for name, value in given.items() if _is_typed(context, name)}
+            kinds = {name: own[name].annotation for name in own if name not in arguments}
+            if TypedSettings in kinds.values():
+                arguments |= _leave_unread(kinds, typed)
+            texts = gather_texts(kinds, typed, settings or [], written, without)
+            command(**arguments, **read_settings(kinds, texts, without, defaults))
 
-        parameters = form.parameters()
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
         return run
 
     return decorate
-
-
-class _Form:
-    """What a user types for a command that takes dataclasses of settings, and what it means."""
-
-    def __init__(
-        self,
-        command: Callable[..., None],
-        without: Collection[str],
-        all_shown: bool,
-        defaults: Mapping[str, Any],
-    ) -> None:
-        # Typing's hints lose options in Python 3.10
-        self._own = inspect.signature(command, eval_str=True).parameters
-        self._kinds = {
-            name: one.annotation for name, one in self._own.items() if is_dataclass(one.annotation)
-        }
-        self._unread = [_as_text(one) for one in _make_options(TrainingConfig, without, False, {})]
-        self._without = without
-        self._all_shown = all_shown
-        self._defaults = defaults
-
-    def parameters(self) -> list[inspect.Parameter]:
-        """Return the parameters from which Typer makes options."""
-        parameters = [_keyword("context", typer.Context, None, inspect.Parameter.empty)]
-        for one in self._own.values():
-            if one.name in self._kinds:
-                parameters += _make_options(
-                    self._kinds[one.name], self._without, self._all_shown, self._defaults
-                )
-            elif one.annotation is TypedSettings:
-                parameters += self._unread
-            else:
-                parameters.append(one.replace(kind=one.KEYWORD_ONLY))
-        if self._kinds and not self._all_shown:
-            option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
-            parameters.append(_keyword("settings", list[str] | None, option, None))
-            option = typer.Option("--config", metavar="FILE", help=CONFIG)
-            parameters.append(_keyword("config_file", Path | None, option, None))
-        option = typer.Option("--import", metavar="FILE.py", help=IMPORT)
-        parameters.append(_keyword("own_files", list[Path] | None, option, None))
-        return parameters
-
-    def read(
-        self,
-        context: typer.Context,
-        given: Mapping[str, Any],
-        texts: Sequence[str],
-        written: Mapping[str, str],
-    ) -> dict[str, Any]:
-        """Return the arguments of the command.
-
-        Args:
-            context: Says what was typed.
-            given: Values of the options.
-            texts: What was typed after ``--set``.
-            written: The settings of a file.
-        """
-        if TrainingConfig in self._kinds.values():
-            given = _name_features(given)
-            written = _name_features(written)
-            asked = {**given, **written, **dict(map(_pair, texts))}
-            written = {**presets_of(asked), **written}
-        untyped = _untyped(written, context)
-        arguments = read_settings(self._kinds, given, texts, self._without, untyped)
-        for name, one in self._own.items():
-            if name in given:
-                arguments[name] = given[name]
-            elif one.annotation is TypedSettings:
-                arguments[name] = self._typed(given)
-        return arguments
-
-    def _typed(self, given: Mapping[str, Any]) -> TypedSettings:
-        names = [option.name for option in self._unread]
-        return TypedSettings({name: given[name] for name in names if given[name] is not None})
-
-
-def read_settings(
-    kinds: Mapping[str, Any],
-    options: Mapping[str, Any],
-    texts: Sequence[str],
-    without: Collection[str] = (),
-    written: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """Return the configs that a user typed, as options and as ``--set``, and wrote into a file.
-
-    Args:
-        kinds: The dataclasses of settings, by the name of the command's parameter.
-        options: Values of the command's options; defaults included.
-        texts: What was typed after ``--set``, as NAME=VALUE.
-        without: Settings that the command does not have.
-        written: Settings of a file, as text; those that were typed as options are not among them.
-
-    Raises:
-        ValueError: If a name or value is wrong.
-    """
-    homes: dict[str, Any] = {}
-    for kind in kinds.values():
-        homes.update(dict.fromkeys((one.name for one in _settings_of(kind, without)), kind))
-    values = {name: value for name, value in options.items() if name in homes}
-    _check_names(written, homes)
-    typed = {**written, **split_settings(texts, homes)}
-    parts: dict[str, str] = {}
-    for name, text in typed.items():
-        if "." in name:
-            parts[name] = text
-        else:
-            values[name] = read_setting(homes[name], name, text)
-    made = {}
-    for parameter, kind in kinds.items():
-        own = {name: value for name, value in values.items() if homes[name] is kind}
-        if "objective_settings" in {one.name for one in fields(kind)}:
-            own |= _read_parts(parts, str(own.get("infer_by", "auto")), own["objective"])
-        made[parameter] = kind(**own)
-    return made
-
-
-def _read_parts(parts: Mapping[str, str], finder: str, objective: str) -> dict[str, Any]:
-    """Return what was typed as PART.NAME=VALUE: of the finder of contexts, the rest of the
-    objective.
-    """
-    of_finder = {}
-    of_objective = {}
-    for name, text in parts.items():
-        part, _, setting = name.partition(".")
-        if part == finder:
-            of_finder[setting] = json_or_text(text)
-        else:
-            of_objective[name] = text
-    return {
-        "infer_settings": of_finder,
-        "objective_settings": read_objective_settings(objective, of_objective),
-    }
-
-
-def _name_features(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in which a backbone ``features:NETWORK`` is a readout on these features."""
-    backbone = str(given.get("backbone", ""))
-    if not backbone.startswith(FEATURES):
-        return dict(given)
-    return {**given, "backbone": READOUT, "features": backbone.removeprefix(FEATURES)}
-
-
-def _pair(text: str) -> tuple[str, str]:
-    """Return the name and the value of ``NAME=VALUE``; what is wrong with them is said later."""
-    name, _, value = text.partition("=")
-    return name.replace("-", "_"), value
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
@@ -265,26 +125,100 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and not source.name.startswith("DEFAULT")
 
 
-def _untyped(written: Mapping[str, str], context: typer.Context) -> dict[str, str]:
-    """Return the settings of a file but for those typed as options.
+def _leave_unread(kinds: dict[str, Any], typed: dict[str, str]) -> dict[str, TypedSettings]:
+    """Take what is to stay unread out of the kinds of settings, and out of what was typed."""
+    (name,) = [name for name, kind in kinds.items() if kind is TypedSettings]
+    del kinds[name]
+    training = {one.name for one in _settings_of(TrainingConfig, ())}
+    return {name: TypedSettings({key: typed.pop(key) for key in training & typed.keys()})}
 
-    Where another objective is typed, the settings of the file's objective go with it.
+
+def gather_texts(
+    kinds: Mapping[str, Any],
+    typed: Mapping[str, str],
+    sets: Sequence[str],
+    written: Mapping[str, str],
+    without: Collection[str] = (),
+) -> dict[str, str]:
+    """Return what a user says of each setting, as text: typed as ``--set``, else as an option, else
+    written into a file, else what fits the rest.
+
+    Args:
+        kinds: The dataclasses of settings, by the name of the command's parameter.
+        typed: The options that were typed.
+        sets: What was typed after ``--set``, as NAME=VALUE.
+        written: The settings of a file.
+        without: Settings that the command does not have.
+
+    Raises:
+        ValueError: If a name is not known.
     """
-    with_parts = not _is_typed(context, "objective")
-    return {
-        name: text
-        for name, text in written.items()
-        if (with_parts if "." in name else not _is_typed(context, name))
-    }
-
-
-def _check_names(written: Mapping[str, str], known: Collection[str]) -> None:
+    known: set[str] = set()
+    for kind in kinds.values():
+        known |= {one.name for one in _settings_of(kind, without)}
     for name in written:
         if "." not in name and name not in known:
             raise ValueError(
                 f"the file of settings names {name!r}, which this command does not have"
                 f"{did_you_mean(name, known) or '.'}"
             )
+    if "objective" in typed:  # another one: the settings of the file's objective go with it
+        written = {name: text for name, text in written.items() if "." not in name}
+    texts = {**written, **typed, **split_settings(sets, known)}
+    if TrainingConfig not in kinds.values():
+        return texts
+    backbone = texts.get("backbone", "")
+    if backbone.startswith(FEATURES):  # a readout on these features
+        texts |= {"backbone": READOUT, "features": backbone.removeprefix(FEATURES)}
+    return {**presets_of(texts), **texts}
+
+
+def read_settings(
+    kinds: Mapping[str, Any],
+    texts: Mapping[str, str],
+    without: Collection[str] = (),
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the configs that texts mean.
+
+    Args:
+        kinds: The dataclasses of settings, by the name of the command's parameter.
+        texts: What a user says of each setting.
+        without: Settings that the command does not have.
+        defaults: Of settings that have another default in this command.
+
+    Raises:
+        ValueError: If a value is wrong.
+    """
+    made = {}
+    for parameter, kind in kinds.items():
+        names = [one.name for one in _settings_of(kind, without)]
+        own = {name: defaults[name] for name in names if name in defaults}
+        own |= {name: read_setting(kind, name, texts[name]) for name in names if name in texts}
+        if kind is TrainingConfig:
+            own |= _read_parts(texts)
+        made[parameter] = kind(**own)
+    return made
+
+
+def _read_parts(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what was typed as PART.NAME=VALUE: of the finder of contexts, the rest of the
+    objective.
+    """
+    finder = texts.get("infer_by", TrainingConfig.infer_by)
+    of_finder = {}
+    of_objective = {}
+    for name, text in texts.items():
+        part, dot, setting = name.partition(".")
+        if dot and part == finder:
+            of_finder[setting] = json_or_text(text)
+        elif dot:
+            of_objective[name] = text
+    objective = texts.get("objective", TrainingConfig.objective)
+    return {
+        "infer_settings": of_finder,
+        "objective_settings": read_objective_settings(objective, of_objective),
+    }
 
 
 def split_settings(texts: Sequence[str], known: Collection[str]) -> dict[str, str]:
@@ -322,33 +256,57 @@ def _settings_of(kind: Any, without: Collection[str]) -> list[Field[Any]]:
     return [one for one in fields(kind) if one.metadata and one.name not in without]
 
 
+def _make_parameters(
+    own: Mapping[str, inspect.Parameter],
+    without: Collection[str],
+    all_shown: bool,
+    defaults: Mapping[str, Any],
+) -> list[inspect.Parameter]:
+    """Return the parameters from which Typer makes options: those of a command, each dataclass
+    exchanged for its settings.
+    """
+    parameters = [_keyword("context", typer.Context, None, inspect.Parameter.empty)]
+    has_settings = False
+    for one in own.values():
+        if is_dataclass(one.annotation):
+            has_settings = True
+            parameters += _make_options(one.annotation, without, all_shown, defaults)
+        elif one.annotation is TypedSettings:
+            for option in _make_options(TrainingConfig, without, False, {}):
+                _, how = get_args(option.annotation)
+                parameters.append(_keyword(option.name, str | None, how))
+        else:
+            parameters.append(one.replace(kind=one.KEYWORD_ONLY))
+    if has_settings and not all_shown:
+        option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
+        parameters.append(_keyword("settings", list[str] | None, option))
+        option = typer.Option("--config", metavar="FILE", help=CONFIG)
+        parameters.append(_keyword("config_file", Path | None, option))
+    option = typer.Option("--import", metavar="FILE.py", help=IMPORT)
+    return [*parameters, _keyword("own_files", list[Path] | None, option)]
+
+
 def _make_options(
     kind: Any, without: Collection[str], all_shown: bool, defaults: Mapping[str, Any]
 ) -> list[inspect.Parameter]:
     words = describe_settings(kind)
     hints = get_type_hints(kind)
-    made = []
+    options = []
     for one in _settings_of(kind, without):
-        if one.metadata["shown"] or all_shown:
-            long = f"--{one.name.replace('_', '-')}"
-            names = [
-                f"{long}/--no-{long[2:]}" if hints[one.name] is bool else long,
-                one.metadata["short"],
-            ]
-            option = typer.Option(*filter(None, names), help=words[one.name])
-            # The config checks choices
-            kind_here = str if get_origin(hints[one.name]) is Literal else hints[one.name]
-            made.append(_keyword(one.name, kind_here, option, defaults.get(one.name, one.default)))
-    return made
+        if not one.metadata["shown"] and not all_shown:
+            continue
+        names = [f"--{one.name.replace('_', '-')}", one.metadata["short"]]
+        if hints[one.name] is bool:
+            names[0] += f"/--no-{names[0][2:]}"
+        option = typer.Option(*filter(None, names), help=words[one.name])
+        # The config checks choices
+        kind_here = str if get_origin(hints[one.name]) is Literal else hints[one.name]
+        default = defaults.get(one.name, one.default)
+        options.append(_keyword(one.name, kind_here, option, default))
+    return options
 
 
-def _as_text(option: inspect.Parameter) -> inspect.Parameter:
-    """Return an option that takes any text, and is None unless it is typed."""
-    _, how = get_args(option.annotation)
-    return _keyword(option.name, str | None, how, None)
-
-
-def _keyword(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
+def _keyword(name: str, kind: Any, option: Any, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default
     )
