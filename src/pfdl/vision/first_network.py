@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from lightning.fabric import Fabric
 from rich.console import Console
 from torch import Tensor
 
 from pfdl._internal.progress import progress_bar
 from pfdl.data.context_images import ContextImages
+from pfdl.data.manifest import Manifest
+from pfdl.data.sources import ContextSource
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import BATCH
 from pfdl.vision.loop import Loop
+from pfdl.vision.training_data import TrainingData
 
 
 def plain_config(config: TrainingConfig) -> TrainingConfig:
@@ -37,41 +42,54 @@ def plain_config(config: TrainingConfig) -> TrainingConfig:
     )
 
 
-class FirstNetwork:
-    """Train a network when its logits are first asked for; all processes must ask.
+def first_logits(
+    config: TrainingConfig,
+    source: ContextSource,
+    manifest: Manifest,
+    fabric: Fabric,
+    *,
+    num_workers: int,
+    shows: bool,
+    sets: Sequence[ContextImages],
+) -> Tensor:
+    """Train the first network of a training, and return its logits of all images of some sets, in
+    order, on the CPU; all processes must call.
 
     Args:
-        make_loop: Returns the training of the network.
+        config: How the second network is trained.
+        source: Where the images come from.
+        manifest: Which image is in which set.
+        fabric: Where it is trained.
+        num_workers: Processes that load images.
         shows: Whether to show progress on standard error.
+        sets: Whose logits are returned.
+
+    Raises:
+        ValueError: If the training diverges.
     """
-
-    def __init__(self, make_loop: Callable[[], Loop], *, shows: bool) -> None:
-        self._make_loop = make_loop
-        self._console = Console(stderr=True) if shows else None
-
-    def logits(self, sets: Sequence[ContextImages]) -> Tensor:
-        """Return the logits of all images of some sets, in order, on the CPU.
-
-        Raises:
-            ValueError: If the training diverges.
-        """
-        loop = self._make_loop()
-        network = self._train(loop)
-        found = []
-        for images in sets:
-            for rows in torch.split(torch.arange(len(images)), BATCH):
-                with torch.no_grad(), loop.fabric.autocast():
-                    logits: Tensor = network(images.batch(rows).to(loop.fabric.device))
-                found.append(logits.float().cpu())
-        return torch.cat(found)
-
-    def _train(self, loop: Loop) -> Classifier:
-        with progress_bar("training the first network", self._console) as show:
-            while loop.epoch < loop.model.config.epochs:
-                for _ in loop.train_epoch():
-                    show(*loop.progress)
-                if not math.isfinite(loop.end_epoch()["train_loss"]):
-                    raise ValueError(
-                        "training of the first network diverged; try a smaller learning rate."
-                    )
-        return loop.model.eval()
+    config = plain_config(config)
+    if shows:
+        print(f"Training the first network; epochs: {config.epochs}.", file=sys.stderr, flush=True)
+    torch.manual_seed(config.seed)
+    batches = TrainingData(config, source, manifest, num_workers=num_workers).train_loader(
+        fabric.device
+    )
+    width = getattr(source, "num_features", 0)
+    model = Classifier(config, len(manifest.classes), input_features=width)
+    loop = Loop(model, batches, fabric)
+    console = Console(stderr=True) if shows else None
+    with progress_bar("training the first network", console) as show:
+        while loop.epoch < config.epochs:
+            for _ in loop.train_epoch():
+                show(*loop.progress)
+            if not math.isfinite(loop.end_epoch()["train_loss"]):
+                raise ValueError(
+                    "training of the first network diverged; try a smaller learning rate."
+                )
+    model.eval()
+    logits = []
+    for images in sets:
+        for rows in torch.split(torch.arange(len(images)), BATCH):
+            with torch.no_grad(), fabric.autocast():
+                logits.append(model(images.batch(rows).to(fabric.device)).float().cpu())
+    return torch.cat(logits)

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+import pandas as pd
 from numpy.typing import NDArray
-from torch.utils.data import ConcatDataset, Dataset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset
 
+from pfdl._internal.files import write_atomically, write_json
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.contexts.assigning import assign_contexts
 from pfdl.contexts.finders import reads_logits
 from pfdl.contexts.sources import Describe, description_of
 from pfdl.data.context_images import ContextImages
-from pfdl.data.manifest import ManifestRow
-from pfdl.runs import read_run
+from pfdl.data.manifest import Manifest, ManifestRow
+from pfdl.data.sources import ContextSource
+from pfdl.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, read_run
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.features import embed
@@ -44,16 +47,10 @@ class Described:
     rows: Sequence[ManifestRow]
 
     @classmethod
-    def of(cls, images: ContextImages, rows: Sequence[ManifestRow]) -> Described:
-        """Describe a set of images as it is."""
-        return cls(images, images.labels.numpy(), rows)
-
-    @classmethod
-    def by_features(
-        cls, matrix: NDArray[np.float32], labels: Labels, rows: Sequence[ManifestRow]
-    ) -> Described:
-        """Describe images by features that are known."""
-        return cls(TensorDataset(torch.from_numpy(matrix), torch.from_numpy(labels)), labels, rows)
+    def of_set(cls, source: ContextSource, manifest: Manifest, name: str, size: int) -> Described:
+        """Describe a set of a manifest by what the source gives: images or features."""
+        images = ContextImages(source, manifest, name, size=size)
+        return cls(images, images.labels.numpy(), manifest.rows_of(name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +79,15 @@ def read_training(trained: TrainedModel) -> TrainingConfig:
         return TrainingConfig(
             backbone=model.backbone, image_size=model.image_size, small_stem=model.small_stem
         )
+
+
+def keep_contexts(folder: Path, paths: Sequence[str], found: InferredContexts) -> None:
+    """Write the contexts of images into a run folder, and why they are believed."""
+    columns = {"path": paths, "context": found.contexts}
+    if found.draws is not None:
+        columns["draws"] = found.draws
+    write_json(folder / WHY_CONTEXTS, found.to_dict())
+    write_atomically(folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
 
 
 def how_to_infer(config: TrainingConfig) -> dict[str, Any]:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pfdl._internal.files import write_atomically, write_json
+from pfdl._internal.files import write_json
 from pfdl._internal.validation import check_choice
-from pfdl.contexts import Readout, refit_readout
+from pfdl.contexts import InferredContexts, Readout, refit_readout
 from pfdl.data.context_images import ContextImages
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import NO_CONTEXT, Manifest
 from pfdl.data.sources import ContextSource
-from pfdl.runs import INFERRED_CONTEXTS, MANIFEST, WHY_CONTEXTS, claim, read_run
+from pfdl.runs import MANIFEST, claim, read_run
 from pfdl.vision.checkpoint import WEIGHTS, TrainedModel, save_weights
 from pfdl.vision.embedding import inputs_of
 from pfdl.vision.features import attach, run_model
 from pfdl.vision.inferring import (
     Described,
-    RunContexts,
     describe_by_weights,
     infer_in_run,
+    keep_contexts,
     read_training,
 )
 
@@ -70,6 +70,55 @@ def refit(
         OSError: If the folder cannot be written to.
     """
     check_choice("contexts", contexts, ("known", "inferred"))
+    _check_data(trained, source, manifest, folder)
+    known = contexts == "known"
+    held_out = ContextImages(
+        inputs_of(trained.config, source),
+        manifest,
+        "validation",
+        size=trained.config.image_size,
+        reveal_contexts=known,
+    )
+    balanced = (
+        _known_contexts(held_out, manifest)
+        if known
+        else _infer_contexts(trained, source, manifest, device)
+    )
+    _, features = run_model(trained.model, held_out, device=device, with_features=True)
+    readout = refit_readout(
+        features,
+        held_out.labels,
+        balanced.numbers,
+        num_classes=len(manifest.classes),
+        class_names=manifest.classes,
+        context_names=balanced.names,
+        seed=seed,
+    )
+    weights = hash_bytes((trained.folder / WEIGHTS).read_bytes())
+    settings = {
+        **read_run(trained.folder).settings,
+        "split": manifest.sha256,
+        "refit": {"of": weights, "contexts": contexts, "seed": seed},
+    }
+    with claim(folder, "training", settings):
+        manifest.save(folder / MANIFEST)
+        save_weights(folder, with_readout(trained.model, readout).state_dict())
+        told = {
+            name: value for name, value in vars(readout).items() if not isinstance(value, Tensor)
+        }
+        write_json(folder / REFIT, {**told, "sentence": balanced.sentence})
+        if balanced.inferred is not None:
+            rows = [*manifest.rows_of("train"), *manifest.rows_of("validation")]
+            keep_contexts(folder, [row.path for row in rows], balanced.inferred)
+    return readout, balanced.sentence
+
+
+def _check_data(
+    trained: TrainedModel, source: ContextSource, manifest: Manifest, folder: Path
+) -> None:
+    """Raise ValueError unless the validation images of the run are there, and the new folder is
+    another one.
+    """
     if "validation" not in manifest.set_names:
         raise ValueError(
             "the run held no validation images out, and these are what the layer is refitted on."
@@ -81,59 +130,34 @@ def refit(
         )
     if folder.resolve() == trained.folder.resolve():
         raise ValueError(f"{folder} is the run itself; name another folder for the refitted one.")
-    size = trained.config.image_size
-    known = contexts == "known"
-    images = ContextImages(source, manifest, "validation", size=size, reveal_contexts=known)
-    inferred = None if known else _infer_contexts(trained, source, manifest, images, device)
-    if inferred:
-        numbers = torch.from_numpy(inferred.further).long()
-        # As contexts.csv has them
-        names = [str(number) for number in range(inferred.inferred.number)]
-        sentence = inferred.inferred.sentence
-    else:
-        # Other sets may have others
-        places, numbers = torch.unique(images.contexts, return_inverse=True)
-        names = [manifest.contexts[place] or NO_CONTEXT for place in places.tolist()]
-        sentence = f"The {len(names)} contexts are those of the data."
-        if len(names) < 2:
-            raise ValueError(
-                "the validation images have no contexts; let them be inferred: --contexts inferred."
-            )
-    inputs = inputs_of(trained.config, source)
-    held_out = ContextImages(inputs, manifest, "validation", size=size)
-    _, features = run_model(trained.model, held_out, device=device, with_features=True)
-    readout = refit_readout(
-        features,
-        images.labels,
-        numbers,
-        num_classes=len(manifest.classes),
-        class_names=manifest.classes,
-        context_names=names,
-        seed=seed,
-    )
-    settings: dict[str, Any] = {
-        **read_run(trained.folder).settings,
-        "split": manifest.sha256,
-        "refit": {
-            "of": hash_bytes((trained.folder / WEIGHTS).read_bytes()),
-            "contexts": contexts,
-            "seed": seed,
-        },
-    }
-    with claim(folder, "training", settings):
-        manifest.save(folder / MANIFEST)
-        save_weights(folder, with_readout(trained.model, readout).state_dict())
-        told = {
-            name: value for name, value in asdict(readout).items() if not isinstance(value, Tensor)
-        }
-        write_json(folder / REFIT, {**told, "sentence": sentence})
-        if inferred:
-            write_json(folder / WHY_CONTEXTS, inferred.inferred.to_dict())
-            rows = [*manifest.rows_of("train"), *manifest.rows_of("validation")]
-            found = np.concatenate([inferred.inferred.contexts, inferred.further])
-            table = pd.DataFrame({"path": [row.path for row in rows], "context": found})
-            write_atomically(folder / INFERRED_CONTEXTS, table.to_csv(index=False))
-    return readout, sentence
+
+
+class _Balanced(NamedTuple):
+    """The contexts of the validation images, which are to count equally.
+
+    Attributes:
+        numbers: The context of each image.
+        names: What the contexts are called.
+        sentence: Which they are, and why they are believed.
+        inferred: What was inferred, the contexts being those of the training images and then of
+            the validation images; None where contexts are known.
+    """
+
+    numbers: Tensor
+    names: Sequence[str]
+    sentence: str
+    inferred: InferredContexts | None = None
+
+
+def _known_contexts(held_out: ContextImages, manifest: Manifest) -> _Balanced:
+    # Other sets may have others
+    places, numbers = torch.unique(held_out.contexts, return_inverse=True)
+    names = [manifest.contexts[place] or NO_CONTEXT for place in places.tolist()]
+    if len(names) < 2:
+        raise ValueError(
+            "the validation images have no contexts; let them be inferred: --contexts inferred."
+        )
+    return _Balanced(numbers, names, f"The {len(names)} contexts are those of the data.")
 
 
 def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
@@ -154,33 +178,34 @@ def with_readout(model: nn.Module, readout: Readout) -> nn.Module:
 
 
 def _infer_contexts(
-    trained: TrainedModel,
-    source: ContextSource,
-    manifest: Manifest,
-    validation: ContextImages,
-    device: str,
-) -> RunContexts:
+    trained: TrainedModel, source: ContextSource, manifest: Manifest, device: str
+) -> _Balanced:
     """Infer the contexts of the training images, as training does, and recognise them in the
     validation images; ValueError if there is one only, or they cannot be recognised.
     """
-    train = ContextImages(source, manifest, "train", size=trained.config.image_size)
     config = read_training(trained)
+    size = trained.config.image_size
     found = infer_in_run(
         config,
-        Described.of(train, manifest.rows_of("train")),
-        Described.of(validation, manifest.rows_of("validation")),
+        Described.of_set(source, manifest, "train", size),
+        Described.of_set(source, manifest, "validation", size),
         describe_by_weights(config, len(manifest.classes), device),
     )
-    if found.inferred.number > 1 and found.is_recognised:
-        return found
+    inferred = found.inferred
+    why = inferred.sentence
+    if inferred.number > 1 and found.is_recognised:
+        # As contexts.csv has them
+        names = [str(number) for number in range(inferred.number)]
+        contexts = np.concatenate([inferred.contexts, found.further])
+        numbers = torch.from_numpy(found.further).long()
+        return _Balanced(numbers, names, why, replace(inferred, contexts=contexts))
+    if inferred.number > 1:
+        why = f"{why} But they cannot be recognised in the validation images."
     remedy = (
         "if you know them, arrange the images as class/context/image and give --contexts known."
     )
     if manifest.has_contexts:
         remedy = "the data has contexts of its own, which --contexts known uses."
-    why = found.inferred.sentence
-    if found.inferred.number > 1:
-        why = f"{why} But they cannot be recognised in the validation images."
     raise ValueError(
         f"there is nothing to balance, so nothing was refitted. {why} To go on: {remedy}"
     )

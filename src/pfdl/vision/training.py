@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
 from rich.console import Console
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -30,7 +29,7 @@ from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
 from pfdl.vision.features import embed
-from pfdl.vision.first_network import FirstNetwork, plain_config
+from pfdl.vision.first_network import first_logits
 from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
 from pfdl.vision.resume import (
@@ -122,20 +121,26 @@ def train(
         state = run_on_first(lambda: _open_folder(folder, settings, manifest, held))
         if state is not None and state["finished"]:
             return folder
-        first_loop = partial(_first_loop, config, source, manifest, fabric, num_workers, shows)
-        first_network = None
+        logits_of = None
         if reads_logits(config.infer_by):
-            first_network = FirstNetwork(first_loop, shows=shows)
+            logits_of = partial(
+                first_logits,
+                config,
+                source,
+                manifest,
+                fabric,
+                num_workers=num_workers,
+                shows=shows,
+            )
         data = TrainingData(
             config,
             source,
             manifest,
             num_workers=num_workers,
             describe=_describe_by(model, device),
-            first_network=first_network,
+            logits_of=logits_of,
             folder=folder,
         )
-        del first_network
         if shows:
             _say_contexts(data)
         model.check_contexts(data.train_set.contexts)
@@ -345,23 +350,3 @@ def _open_folder(
     if state is not None and state["finished"]:
         write_metrics(folder, state["history"])
     return state
-
-
-def _first_loop(
-    config: TrainingConfig,
-    source: ContextSource,
-    manifest: Manifest,
-    fabric: Fabric,
-    num_workers: int,
-    shows: bool,
-) -> Loop:
-    """Return the training of the first network, from whose logits contexts are found."""
-    plain = plain_config(config)
-    if shows:
-        _say(f"Training the first network; epochs: {plain.epochs}.")
-    torch.manual_seed(plain.seed)
-    data = TrainingData(plain, source, manifest, num_workers=num_workers)
-    model = Classifier(
-        plain, len(manifest.classes), input_features=getattr(source, "num_features", 0)
-    )
-    return Loop(model, data.train_loader(fabric.device), fabric)

@@ -8,13 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
-from pfdl._internal.files import read_frame, read_json, write_atomically, write_json
+from pfdl._internal.files import read_frame, read_json
 from pfdl._internal.processes import rank, run_on_first, world_size
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.data.context_images import ContextImages
@@ -22,13 +21,15 @@ from pfdl.data.manifest import Manifest
 from pfdl.data.sources import ContextSource
 from pfdl.runs import INFERRED_CONTEXTS, WHY_CONTEXTS, set_aside
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.first_network import FirstNetwork
+from pfdl.vision.inferring import keep_contexts
 from pfdl.vision.loading import EpochLoader, EpochSampler, TensorBatches
 
 TRAIN = "train"
 VALIDATION = "validation"
 
 CPU = torch.device("cpu")
+
+LogitsOf = Callable[..., Tensor]
 
 JUDGED = 512
 """Validation images that a GPU judges at a time, where they lie on it."""
@@ -56,8 +57,8 @@ class TrainingData:
         describe: With inferred contexts, from a batch of images as bytes, shape (n, 3, h, w), to
             features, shape (n, p); by default :func:`pfdl.image_statistics`. A pretrained network's
             features see more.
-        first_network: What gives the logits for a finder that reads them, as JTT, SPARE and EIIL
-            do; all processes ask it together.
+        logits_of: For a finder that reads logits, as JTT, SPARE and EIIL do: from sets of images
+            to the logits of a first network, all in order; all processes call it together.
         folder: The run folder that keeps inferred contexts: a training that resumes has the same
             ones.
 
@@ -76,7 +77,7 @@ class TrainingData:
         *,
         num_workers: int = 0,
         describe: Callable[[Tensor], Tensor] | None = None,
-        first_network: FirstNetwork | None = None,
+        logits_of: LogitsOf | None = None,
         folder: Path | None = None,
     ) -> None:
         self.config = config
@@ -98,7 +99,7 @@ class TrainingData:
         if config.contexts == "inferred":
             sets = [*self._sets.values()] if config.select == "worst-group" else [self.train_set]
             kept = run_on_first(lambda: _read_contexts(folder, sets))
-            self.inferred = kept or _infer(config, sets, describe, first_network, folder)
+            self.inferred = kept or _infer(config, sets, describe, logits_of, folder)
             contexts = torch.tensor(self.inferred.contexts).long()
             sizes = [len(images) for images in sets]
             for images, part in zip(sets, torch.split(contexts, sizes), strict=True):
@@ -164,14 +165,14 @@ def _infer(
     config: TrainingConfig,
     sets: Sequence[ContextImages],
     describe: Callable[[Tensor], Tensor] | None,
-    first_network: FirstNetwork | None,
+    logits_of: LogitsOf | None,
     folder: Path | None,
 ) -> InferredContexts:
     """Infer the contexts of the images of some sets, in their order, and keep them in the run
     folder; all must call.
     """
     labels = torch.cat([images.labels for images in sets])
-    logits = first_network.logits(sets) if first_network is not None else None
+    logits = None if logits_of is None else logits_of(sets=sets)
 
     def work() -> InferredContexts:
         settings = dict(config.infer_settings)
@@ -186,19 +187,10 @@ def _infer(
             **settings,
         )
         if folder is not None:
-            _keep_contexts(folder, sets, found)
+            keep_contexts(folder, _paths(sets), found)
         return found
 
     return run_on_first(work)
-
-
-def _keep_contexts(folder: Path, sets: Sequence[ContextImages], found: InferredContexts) -> None:
-    """Write inferred contexts into a run folder, and why they are believed."""
-    columns = {"path": _paths(sets), "context": found.contexts}
-    if found.draws is not None:
-        columns["draws"] = found.draws
-    write_json(folder / WHY_CONTEXTS, found.to_dict())
-    write_atomically(folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
 
 
 def _paths(sets: Sequence[ContextImages]) -> list[str]:
