@@ -174,7 +174,7 @@ def _diagnose_answers(
         answers = read_answers(table, root)
         source: ContextSource | None = answers.source
         if options.features is not None:
-            source = describe(source or answers.named, options.features)
+            source = describe(answers.named, options.features)
         found.append(diagnose_answers(table, answers, source, say=say))
     return found
 
@@ -184,10 +184,9 @@ def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path
     from pfdl.report.diagnosis_page import diagnosis_page
     from pfdl.runs import name_folders
     from pfdl.vision.advice import advise
-    from pfdl.vision.diagnosis import OTHER_IMAGES, compare_diagnoses
+    from pfdl.vision.diagnosis import compare_all
 
     named = dict(zip(name_folders([one.folder for one in found]), found, strict=True))
-    first_name, first = next(iter(named.items()))
     for name, one in named.items():
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
         typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
@@ -196,10 +195,9 @@ def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path
         typer.echo("What to try next:")
         for sentence, command in advise(one, data, words):
             typer.echo(f"- {sentence}\n  {printable(command)}")
-    for name, one in list(named.items())[1:]:
-        say_sentence(compare_diagnoses(first, one).sentence(first_name, name))
-    if any(one.rows != first.rows for one in found):
-        typer.echo(OTHER_IMAGES)
+    comparisons, warning = compare_all(named)
+    for sentence in filter(None, [*comparisons, warning]):
+        say_sentence(sentence)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, diagnosis_page(named, data, words))
 

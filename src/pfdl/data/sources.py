@@ -135,6 +135,16 @@ class ImageFiles:
         self._on_bad_image = on_bad_image
         self._checked: Listing | None = None
 
+    @classmethod
+    def listed(
+        cls, root: Path, samples: Sequence[Sample], description: Mapping[str, Any]
+    ) -> ImageFiles:
+        """Return files of which all is known already: each is read when it is loaded."""
+        listing = Listing(samples, (), description)
+        files = cls(root, lambda folder: listing)
+        files._checked = listing
+        return files
+
     @property
     def samples(self) -> Sequence[Sample]:
         """Return every usable image, in the order of the paths.

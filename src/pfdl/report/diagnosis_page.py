@@ -16,13 +16,13 @@ from PIL import Image
 
 from pfdl._internal.files import write_atomically
 from pfdl._internal.text import printable
-from pfdl.contexts.groups import GroupAccuracy, name_class, name_context
+from pfdl.contexts.groups import Accuracies, GroupAccuracy, name_class, name_context
 from pfdl.diagnosis.result import Diagnosis
 from pfdl.diagnosis.shift import ShiftCurve
 from pfdl.diagnosis.verdict import CANNOT_TELL, FEW, NO, YES
 from pfdl.report.page import PALETTE, blocks, draw_svg, figure, inline, reading, render
 from pfdl.vision.advice import advise
-from pfdl.vision.diagnosis import KNOWN, OTHER_IMAGES, ImageDiagnosis, compare_diagnoses
+from pfdl.vision.diagnosis import KNOWN, ImageDiagnosis, compare_all, spread
 from pfdl.vision.places import map_contexts
 from pfdl.vision.properties import UNITS
 
@@ -48,43 +48,43 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
         data: What the user called the data on the command line.
         options: Further words of the command line that say how to read the data.
     """
-    diagnoses = list(named.values())
-    introduction = [
-        blocks.text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer])
-        for name, one in named.items()
+    first, *_ = diagnoses = list(named.values())
+    sections = [
+        ("Side by side", _side_by_side(named)),
+        ("What the files say of the class", _properties(first)),
     ]
-    first = next(iter(named))
-    for name, one in list(named.items())[1:]:
-        comparison = compare_diagnoses(diagnoses[0], one)
-        introduction.append(blocks.text(comparison.sentence(first, name)))
-    tested = " and ".join(str(count) for count in dict.fromkeys(len(one.rows) for one in diagnoses))
-    introduction.append(blocks.text(f"Measured on {tested} images that took no part in training."))
-    if any(one.rows != diagnoses[0].rows for one in diagnoses):
-        introduction.append(blocks.text(OTHER_IMAGES, "warning"))
-    wrong = [block for name, one in named.items() for block in _wrong(name, one)]
+    wrong: list[Markup] = []
+    for name, one in named.items():
+        sections.append((f"What was found about {name}", _verdict(one, data, options)))
+        wrong += _wrong(name, one)
     pictures = [
         ("What the contexts look like", _contexts(diagnoses)),
         ("What the model gets wrong", wrong),
     ]
     if all(one.contexts_are == KNOWN for one in diagnoses):
         pictures.reverse()  # contexts that nobody named are to be looked at first
-    verdicts = [
-        (f"What was found about {name}", _verdict(one, data, options))
-        for name, one in named.items()
-    ]
-    sections = [
-        ("Side by side", _side_by_side(named)),
-        ("What the files say of the class", _properties(diagnoses[0])),
-        *verdicts,
+    sections += [
         *pictures,
-        ("Where the contexts are seen", _places(diagnoses[0])),
+        ("Where the contexts are seen", _places(first)),
         ("If the contexts shift", _shift(named)),
         ("Accuracy by class, context and group", _accuracy(named)),
         ("How to read this page", [reading.diagnosis()]),
     ]
-    return render(
-        f"Diagnosis of {' and '.join(named)}", introduction, [one for one in sections if one[1]]
-    )
+    filled = [(title, content) for title, content in sections if content]
+    return render(f"Diagnosis of {' and '.join(named)}", _introduction(named), filled)
+
+
+def _introduction(named: Named) -> list[Markup]:
+    """Return the answers, and what they rest on."""
+    answers = [
+        blocks.text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer])
+        for name, one in named.items()
+    ]
+    comparisons, warning = compare_all(named)
+    sizes = dict.fromkeys(str(len(one.rows)) for one in named.values())
+    rests_on = f"Measured on {' and '.join(sizes)} images that took no part in training."
+    warnings = [blocks.text(warning, "warning")] if warning else []
+    return [*answers, *map(blocks.text, [*comparisons, rests_on]), *warnings]
 
 
 def _side_by_side(named: Named) -> list[Markup]:
@@ -93,15 +93,16 @@ def _side_by_side(named: Named) -> list[Markup]:
         return []
     rows = []
     for name, one in named.items():
-        reliance, worst = one.found.reliance, one.accuracies.worst_group
-        cells = [one.answer, figure(100 * one.accuracies.overall, missing="not known")]
-        for share in (
-            math.nan if reliance is None else reliance.in_usual,
-            math.nan if reliance is None else reliance.elsewhere,
-            worst.accuracy,
-        ):
-            cells.append(figure(100 * share, missing="the usual contexts are not known"))
-        rows.append((name, [*cells, f"{worst.name}, {worst.samples} images"]))
+        reliance = one.found.reliance
+        worst = one.accuracies.worst_group
+        usual, elsewhere = math.nan, math.nan
+        if reliance is not None:
+            usual, elsewhere = reliance.in_usual, reliance.elsewhere
+        shares = [
+            figure(100 * share, missing="the usual contexts are not known")
+            for share in (one.accuracies.overall, usual, elsewhere, worst.accuracy)
+        ]
+        rows.append((name, [one.answer, *shares, f"{worst.name}, {worst.samples} images"]))
     columns = ["relies", "all images", "usual contexts", "elsewhere", "worst group", "which is"]
     return [Markup(blocks.table("Accuracy (%) of the models", "model", columns, rows))]
 
@@ -110,7 +111,9 @@ def _properties(one: ImageDiagnosis) -> list[Markup]:
     """Show which plain properties of the files go with the class."""
     if not one.properties:
         return []
-    labels = list(dict.fromkeys(label for test in one.properties for label in test.by_class))
+    labels: dict[str, None] = {}
+    for test in one.properties:
+        labels |= dict.fromkeys(test.by_class)
     rows = []
     for test in one.properties:
         unit = f" ({UNITS[test.name]})" if UNITS[test.name] else ""
@@ -180,13 +183,12 @@ def result_page(found: Diagnosis, title: str) -> str:
         sections.append(("If the contexts shift", [_draw_shift({title: found.shift})]))
     if found.accuracies is not None:
         groups = sorted(found.accuracies.groups, key=WORST_FIRST)
-        counts = {group.name: group.samples for group in groups}
-        shares = {"accuracy": {group.name: group.accuracy for group in groups}}
         table = _share_table(
             "Accuracy (%) by group, the worst first",
             "group",
-            shares,
-            lambda name: f"{name}, {counts[name]} samples",
+            {"accuracy": {group.name: group.accuracy for group in groups}},
+            lambda group: f"{group.name}, {group.samples} samples",
+            {group.name: group for group in groups},
         )
         sections.append(("Accuracy by group", [table]))
     sections.append(("How to read this page", [reading.diagnosis()]))
@@ -221,7 +223,7 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
             title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
             samples = one.samples_of(None, context, THUMBNAILS)
             pictures = [_thumbnail(one, sample) for sample in samples]
-            galleries.append(blocks.gallery(title[0].upper() + title[1:], pictures))
+            galleries.append(_gallery(title, pictures))
     return galleries
 
 
@@ -232,13 +234,12 @@ def _group(one: ImageDiagnosis, group: GroupAccuracy) -> Markup:
     count = f"{group.samples} test images" if group.samples > 1 else "1 test image"
     few = "; few to rest on" if group.samples < FEW else ""
     title = f"{group.name}: {count}, {100 * group.accuracy:.0f} % right{usually}{few}"
-    inside = [
-        number
-        for number, row in enumerate(one.rows)
-        if (row.class_name, one.contexts[number]) == (group.label, group.context)
-    ]
-    places = np.linspace(0, len(inside) - 1, min(THUMBNAILS, len(inside))).round().astype(int)
-    pictures = [_thumbnail(one, inside[place], named=False) for place in places]
+    samples = spread(one.inside(group.label, group.context), THUMBNAILS)
+    pictures = [_thumbnail(one, sample, named=False) for sample in samples]
+    return _gallery(title, pictures)
+
+
+def _gallery(title: str, pictures: Sequence[tuple[str, str, str]]) -> Markup:
     return Markup(blocks.gallery(title[0].upper() + title[1:], pictures))
 
 
@@ -260,17 +261,16 @@ def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
 
 def _shift(named: Named) -> list[Markup]:
     """Draw the accuracy to expect if the contexts shift."""
-    founds = {name: one.found for name, one in named.items() if one.found.reliance is not None}
-    curves = {name: found.shift for name, found in founds.items() if found.shift is not None}
-    if not curves:
-        return []
-
-    forecasts = [
-        blocks.text(f"{name}: {gap.forecast(curve)}", "warning")
-        for name, curve in curves.items()
-        if (gap := founds[name].gap) is not None and not gap.agrees_with(curve)
-    ]
-    return [*forecasts, _draw_shift(curves)]
+    curves = {}
+    forecasts = []
+    for name, one in named.items():
+        curve, gap = one.found.shift, one.found.gap
+        if one.found.reliance is None or curve is None:
+            continue
+        curves[name] = curve
+        if gap is not None and not gap.agrees_with(curve):
+            forecasts.append(blocks.text(f"{name}: {gap.forecast(curve)}", "warning"))
+    return [*forecasts, _draw_shift(curves)] if curves else []
 
 
 def _draw_shift(curves: Mapping[str, ShiftCurve]) -> Markup:
@@ -278,18 +278,14 @@ def _draw_shift(curves: Mapping[str, ShiftCurve]) -> Markup:
 
     def draw(axes: Axes) -> None:
         for number, (name, curve) in enumerate(curves.items()):
-            colour, dash = PALETTE[f"c{number % 9 + 1}"], DASHES[number % len(DASHES)]
-            band = np.clip(
-                100 * curve.accuracy + np.outer([-200, 200], curve.standard_error), 0, 100
-            )
-            axes.fill_between(curve.shift, *band, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(
-                curve.shift,
-                100 * curve.accuracy,
-                color=colour,
-                linestyle=dash,
-                label=printable(name),
-            )
+            colour = PALETTE[f"c{number % 9 + 1}"]
+            dash = DASHES[number % len(DASHES)]
+            accuracy = 100 * curve.accuracy
+            two_errors = 200 * curve.standard_error
+            low = np.clip(accuracy - two_errors, 0, 100)
+            high = np.clip(accuracy + two_errors, 0, 100)
+            axes.fill_between(curve.shift, low, high, color=colour, alpha=0.16, linewidth=0)
+            axes.plot(curve.shift, accuracy, color=colour, linestyle=dash, label=printable(name))
         axes.set_xlabel("shift of the contexts")
         axes.set_ylabel("accuracy (%)")
         if len(curves) > 1:
@@ -310,66 +306,76 @@ def _accuracy(named: Named) -> list[Markup]:
     groups.
     """
     tables = []
-    groups = {
-        name: {group.name: group for group in one.accuracies.groups} for name, one in named.items()
-    }
     for name, one in named.items():
-        sides = {
-            f"{title}, {sum(group.samples for group in side.groups)}": side
-            for title, side in (("validation", one.validation), ("test", one.accuracies))
-            if side is not None
-        }
-        by_class = {
-            title: {"all images": side.overall, **side.by_label} for title, side in sides.items()
-        }
-        if (reliance := one.found.reliance) is not None:
-            lines: dict[Any, Any] = {
-                "all images": reliance,
-                **{line.label: line for line in reliance.by_class},
-            }
-            by_class["in its usual context"] = {
-                label: line.in_usual for label, line in lines.items()
-            }
-            by_class["elsewhere"] = {label: line.elsewhere for label, line in lines.items()}
+        by_class = _shares_by_class(one)
         tables.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
-        if by_context := {
-            title: side.by_context for title, side in sides.items() if side.by_context
-        }:
-            tables.append(
-                _share_table(
-                    f"{name}: accuracy (%) by context", "context", by_context, name_context
-                )
-            )
-    first = next(iter(named))
-    worst = [group.name for group in sorted(groups[first].values(), key=WORST_FIRST)[:WORST_GROUPS]]
+        by_context = {title: side.by_context for title, side in _sides(one) if side.by_context}
+        if by_context:
+            title = f"{name}: accuracy (%) by context"
+            tables.append(_share_table(title, "context", by_context, name_context))
+    first, *_ = named
+    worst = sorted(named[first].accuracies.groups, key=WORST_FIRST)[:WORST_GROUPS]
     shares = {
-        name: {group: found[group].accuracy for group in worst if group in found}
-        for name, found in groups.items()
+        name: {group.name: group.accuracy for group in one.accuracies.groups}
+        for name, one in named.items()
     }
-
-    title = f"The worst groups of {first}: accuracy (%)"
-    counted = _share_table(
-        title, "group", shares, lambda group: f"{group}, {groups[first][group].samples} images"
+    groups = _share_table(
+        f"The worst groups of {first}: accuracy (%)",
+        "group",
+        shares,
+        lambda group: f"{group.name}, {group.samples} images",
+        {group.name: group for group in worst},
     )
-    return [blocks.side_by_side(tables), counted]
+    return [blocks.side_by_side(tables), groups]
+
+
+def _sides(one: ImageDiagnosis) -> list[tuple[str, Accuracies]]:
+    """Return the accuracies on validation images, if there are any, and on test images."""
+    sides = []
+    for title, side in (("validation", one.validation), ("test", one.accuracies)):
+        if side is not None:
+            sides.append((f"{title}, {sum(group.samples for group in side.groups)}", side))
+    return sides
+
+
+def _shares_by_class(one: ImageDiagnosis) -> dict[str, dict[Any, float]]:
+    """Return for each column of a table the accuracy on all images and in each class."""
+    columns = {title: {"all images": side.overall, **side.by_label} for title, side in _sides(one)}
+    reliance = one.found.reliance
+    if reliance is not None:
+        usual = columns["in its usual context"] = {"all images": reliance.in_usual}
+        elsewhere = columns["elsewhere"] = {"all images": reliance.elsewhere}
+        for line in reliance.by_class:
+            usual[line.label] = line.in_usual
+            elsewhere[line.label] = line.elsewhere
+    return columns
 
 
 def _share_table(
-    title: str, corner: str, shares: Mapping[str, Mapping[Any, float]], name: Callable[[Any], str]
+    title: str,
+    corner: str,
+    columns: Mapping[str, Mapping[Any, float]],
+    name: Callable[[Any], str],
+    lines: Mapping[Any, Any] | None = None,
 ) -> Markup:
-    """Return shares in percent, a column for each of them."""
-    keys = dict.fromkeys(key for share in shares.values() for key in share)
-    rows = [
-        (
-            name(key),
-            [
-                figure(100 * share.get(key, math.nan), missing="not known")
-                for share in shares.values()
-            ],
+    """Return shares in percent as a table.
+
+    Args:
+        title: Above the table.
+        corner: What the lines are.
+        columns: The shares of each column, by line.
+        name: How a line is called.
+        lines: Which lines there are, and by what each is named; by default all of them.
+    """
+    if lines is None:
+        lines = {line: line for shares in columns.values() for line in shares}
+    rows = []
+    for line, named_by in lines.items():
+        shares = [column.get(line, math.nan) for column in columns.values()]
+        rows.append(
+            (name(named_by), [figure(100 * share, missing="not known") for share in shares])
         )
-        for key in keys
-    ]
-    return Markup(blocks.table(title, corner, list(shares), rows))
+    return Markup(blocks.table(title, corner, list(columns), rows))
 
 
 def _thumbnail(one: ImageDiagnosis, sample: int, *, named: bool = True) -> tuple[str, str, str]:

@@ -14,8 +14,11 @@ from pfdl.runs import MANIFEST
 from pfdl.vision.config import TrainingConfig
 from pfdl.vision.diagnosis import ANSWERS, KNOWN, NAMED, OTHER, ImageDiagnosis
 
+Advice = tuple[str, str]
+"""A sentence, and what to type."""
 
-def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[tuple[str, str]]:
+
+def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[Advice]:
     """Return what to try next, what is best supported first: a sentence, and what to type.
 
     Nothing is trained on contexts that are not confirmed.
@@ -25,80 +28,80 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
         data: What the user called the data on the command line.
         options: Further words of the command line that say how to read the data.
     """
-    if one.data_is == ANSWERS:
-        return _advise_elsewhere(one)
     run = shlex.quote(str(one.folder))
-    words = ["TRAINING_DATA"] if one.data_is == OTHER else [data, *options]
-    if one.network and "--features" not in words:
-        words += ["--features", one.network]
-    # With its ratio and layout
-    split = [] if one.data_is == NAMED else ["--set", f"manifest={one.folder / MANIFEST}"]
-    images = shlex.join([*words, *split])
+    if one.data_is == ANSWERS:
+        again = f"pfdl diagnose --predictions {run} IMAGES"
+        if one.answer == YES and one.found.explains_gap:
+            return [
+                (
+                    "Draw every class in every context equally often in training; in pfdl:",
+                    "pfdl train IMAGES --contexts inferred --sampler groups",
+                )
+            ]
+        name = "Name the contexts of the images in a column 'context' of the table."
+        name_training = (
+            "Add the training images to the table, with their contexts and the split train; then it"
+            " is known which contexts are usual."
+        )
+        return [_what_is_missing(one, (name, again), (name_training, again), again, again)]
+    named = f"pfdl diagnose {run} TABLE.csv --columns context=NAME"
+    which = "other" if one.contexts_are == KNOWN else "the"
+    name = (
+        f"Name {which} contexts of the test images and of those it was trained on, in a column of"
+        " a table; then it can be measured whether they matter."
+    )
     if one.answer == YES:
-        about = _about_contexts(one, images)
-        return [about] if one.found.explains_gap else [about, _name_contexts(one, run)]
-    if one.found.unanswered.startswith(TRAINING_UNKNOWN) and one.contexts_are == KNOWN:
-        return [
-            (
-                "Name the contexts of the images it was trained on, too, in one table with these;"
-                " then it is known which are usual.",
-                f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
-            )
-        ]
-    if one.contexts_are != KNOWN or not one.found.explains_gap:
-        return [_name_contexts(one, run)]
-    if one.answer == NO or one.found.unanswered == BALANCED:
-        return [
-            (
-                "No change is needed for these contexts. Test other data.",
-                f"pfdl evaluate {run} OTHER_DATA",
-            )
-        ]
+        about = _about_contexts(one, _images(one, [data, *options]))
+        return [about] if one.found.explains_gap else [about, (name, named)]
+    name_training = (
+        "Name the contexts of the images it was trained on, too, in one table with these; then it"
+        " is known which are usual."
+    )
     return [
-        (
-            "Give more images that were not trained on, in all contexts.",
+        _what_is_missing(
+            one,
+            (name, named),
+            (name_training, named),
+            f"pfdl evaluate {run} OTHER_DATA",
             f"pfdl diagnose {run} MORE_DATA",
         )
     ]
 
 
-def _advise_elsewhere(one: ImageDiagnosis) -> list[tuple[str, str]]:
-    """Return what to try with a model that was trained elsewhere."""
-    table = shlex.quote(str(one.folder))
-    again = f"pfdl diagnose --predictions {table} IMAGES"
-    if one.answer == YES and one.found.explains_gap:
-        return [
-            (
-                "Draw every class in every context equally often in training; in pfdl:",
-                "pfdl train IMAGES --contexts inferred --sampler groups",
-            )
-        ]
+def _what_is_missing(
+    one: ImageDiagnosis, name: Advice, name_training: Advice, other: str, more: str
+) -> Advice:
+    """Return what tells more of a model of which it is not shown that it relies on the context.
+
+    Args:
+        one: The diagnosis.
+        name: How to name contexts.
+        name_training: How to name those of the training images.
+        other: What tests other data.
+        more: What tests on more data.
+    """
+    why = one.found.unanswered
+    if one.contexts_are == KNOWN and why.startswith(TRAINING_UNKNOWN):
+        return name_training
     if one.contexts_are != KNOWN or not one.found.explains_gap:
-        return [("Name the contexts of the images in a column 'context' of the table.", again)]
-    if one.found.unanswered.startswith(TRAINING_UNKNOWN):
-        return [
-            (
-                "Add the training images to the table, with their contexts and the split train;"
-                " then it is known which contexts are usual.",
-                again,
-            )
-        ]
-    if one.answer == NO or one.found.unanswered == BALANCED:
-        return [("No change is needed for these contexts. Test other data.", again)]
-    return [("Give more images that were not trained on, in all contexts.", again)]
+        return name
+    if one.answer == NO or why == BALANCED:
+        return "No change is needed for these contexts. Test other data.", other
+    return "Give more images that were not trained on, in all contexts.", more
 
 
-def _name_contexts(one: ImageDiagnosis, run: str) -> tuple[str, str]:
-    """Ask for contexts that can be measured: of the images that were trained on, too."""
-    which = "other" if one.contexts_are == KNOWN else "the"
-    return (
-        f"Name {which} contexts of the test images and of those it was trained on, in a column of"
-        " a table; then it can be measured whether they matter.",
-        f"pfdl diagnose {run} TABLE.csv --columns context=NAME",
-    )
+def _images(one: ImageDiagnosis, words: list[str]) -> str:
+    """Return what to type for the images of a training like that of the run."""
+    if one.data_is == OTHER:
+        words = ["TRAINING_DATA"]
+    if one.network and "--features" not in words:
+        words += ["--features", one.network]
+    if one.data_is != NAMED:  # with its ratio and layout
+        words += ["--set", f"manifest={one.folder / MANIFEST}"]
+    return shlex.join(words)
 
 
-def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
+def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:
     """Name a training like that of the run but for what it does about contexts, and that was not
     tried already.
     """
@@ -112,7 +115,8 @@ def _about_contexts(one: ImageDiagnosis, images: str) -> tuple[str, str]:
         infer_by="auto",  # as they were found here
         confirm=True,
     )
-    balanced, worst = replace(plain, sampler="groups"), replace(plain, objective="groupdro")
+    balanced = replace(plain, sampler="groups")
+    worst = replace(plain, objective="groupdro")
     name = one.folder.name.removesuffix("-groupdro").removesuffix("-groups")
     if one.training == worst:
         command = _train("MORE_DATA", one.training, one.folder.with_name(f"{name}-more"))

@@ -5,35 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
-from torch import Tensor
+from numpy.typing import NDArray
 
 from pfdl._internal.files import read_frame
 from pfdl.data.images import (
     BadImageError,
     check_relative,
-    decoded,
     hash_bytes,
     path_inside,
     read_bytes,
-    to_tensor,
 )
+from pfdl.data.layout import SPLIT_NAMES
 from pfdl.data.manifest import Manifest, ManifestRow
-from pfdl.data.sources import Sample
+from pfdl.data.sources import ImageFiles, Sample
 
 NEEDED = ("path", "label", "prediction")
 OPTIONAL = ("context", "split")
-SPLITS = {
-    "": "test",
-    "test": "test",
-    "train": "train",
-    "training": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-}
+SPLITS = {"": "test", **SPLIT_NAMES}
 """What a cell of the column split may say, and the set that it means."""
 
 
@@ -44,47 +35,18 @@ class AnswerTable:
     Attributes:
         manifest: The images and the sets that they are in: ``test`` where the table says nothing.
         predictions: By path; ``""`` for training images without one.
-        source: The images themselves; None where no folder was named.
+        named: The images by name, of which features may be known.
+        source: The same, where a folder was named in which they lie; else None.
     """
 
     manifest: Manifest
     predictions: Mapping[str, str]
-    source: PredictedImages | None
+    named: ImageFiles
+    source: ImageFiles | None
 
-    @property
-    def named(self) -> PredictedImages:
-        """Return the images by name alone, of which features may be known."""
-        rows = self.manifest.rows
-        samples = [Sample(row.path, row.class_name, row.context) for row in rows]
-        return self.source or PredictedImages(Path(), samples)
-
-
-class PredictedImages:
-    """The images of a table of answers, in a folder: a source like any other.
-
-    Attributes:
-        samples: One for each line of the table, in the order of the paths.
-    """
-
-    def __init__(self, root: Path, samples: Sequence[Sample]) -> None:
-        self.root = root.resolve()
-        self.samples = tuple(samples)
-
-    @property
-    def description(self) -> Mapping[str, Any]:
-        """Return what these images are."""
-        return {"kind": "predictions"}
-
-    def load(self, path: str, size: int, sha256: str) -> Tensor:
-        """Return one image as bytes of shape (3, size, size)."""
-        try:
-            content = read_bytes(path_inside(self.root, path))
-            if hash_bytes(content) != sha256:
-                raise BadImageError("has changed meanwhile")
-            with decoded(content) as image:
-                return to_tensor(image, size)
-        except BadImageError as error:
-            raise ValueError(f"{path!r} in {self.root} {error}.") from error
+    def of(self, rows: Sequence[ManifestRow]) -> NDArray[np.str_]:
+        """Return the answers to some images."""
+        return np.array([self.predictions[row.path] for row in rows])
 
 
 def read_answers(path: Path, root: Path | None = None) -> AnswerTable:
@@ -116,24 +78,20 @@ def read_answers(path: Path, root: Path | None = None) -> AnswerTable:
     frame["split"] = _read_splits(path, frame["split"])
     _check_cells(path, frame)
     frame = frame.sort_values("path", kind="stable")
-    hashes = [_hash(root, name) for name in frame["path"]]
-    columns = (frame[name].tolist() for name in ("path", "label", "context", "split"))
-    samples = [
-        Sample(name, label, context, hashed, hashed, split)
-        for name, label, context, split, hashed in zip(*columns, hashes, strict=True)
-    ]
-    rows = tuple(
-        ManifestRow(*sample[:4], "test" if sample.split == "test" else "train", (sample.split,))
-        for sample in samples
-    )
+    samples = []
+    rows = []
+    for path_of, label, context, split in frame[[*NEEDED[:2], *OPTIONAL]].itertuples(index=False):
+        digest = _hash(root, path_of)
+        side = "test" if split == "test" else "train"
+        samples.append(Sample(path_of, label, context, digest, digest, split))
+        rows.append(ManifestRow(path_of, label, context, digest, side, (split,)))
     try:
-        manifest = Manifest(rows, {"protocol": "predictions", "dominant": {}})
+        manifest = Manifest(tuple(rows), {"protocol": "predictions", "dominant": {}})
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     predictions = dict(zip(frame["path"], frame["prediction"], strict=True))
-    return AnswerTable(
-        manifest, predictions, None if root is None else PredictedImages(root, samples)
-    )
+    images = ImageFiles.listed(root or Path(), samples, {"kind": "predictions"})
+    return AnswerTable(manifest, predictions, images, None if root is None else images)
 
 
 def _read_splits(path: Path, column: pd.Series[str]) -> pd.Series[str]:

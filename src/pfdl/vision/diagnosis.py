@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.utils.data import TensorDataset
 
 from pfdl.contexts.groups import Accuracies, GroupAccuracy, Mixture, measure_accuracy, name_class
 from pfdl.contexts.sources import Describe
@@ -81,7 +83,7 @@ class ImageDiagnosis:
     contexts: tuple[str, ...]
     contexts_are: str
     predictions: tuple[str, ...]
-    images: ContextImages | None
+    images: ContextImages | None = None
     validation: Accuracies | None = None
     data_is: str = OWN
     network: str = ""
@@ -143,14 +145,24 @@ class ImageDiagnosis:
             context: The context; ``""`` where there are none.
             count: How many at most.
         """
-        of_class = [
-            number for number, row in enumerate(self.rows) if label in (None, row.class_name)
-        ]
-        inside = [number for number in of_class if self.contexts[number] == context]
+        inside = self.inside(label, context)
         if label is None:  # the rows are in the order of the classes
-            places = np.linspace(0, len(inside) - 1, min(count, len(inside))).round().astype(int)
-            return [inside[place] for place in places]
+            return spread(inside, count)
         return sorted(inside, key=lambda number: self.predictions[number] == label)[:count]
+
+    def inside(self, label: str | None, context: str) -> list[int]:
+        """Return all images of a group; of all classes in a context, if the label is None."""
+        return [
+            number
+            for number, row in enumerate(self.rows)
+            if label in (None, row.class_name) and self.contexts[number] == context
+        ]
+
+
+def spread(samples: Sequence[int], count: int) -> list[int]:
+    """Return so many of the samples, from the first to the last in equal steps."""
+    places = np.linspace(0, len(samples) - 1, min(count, len(samples))).round().astype(int)
+    return [samples[place] for place in places]
 
 
 def diagnose_images(
@@ -185,55 +197,38 @@ def diagnose_images(
             layer's input is features.
     """
     check_classes(trained, manifest)
-    rows = manifest.rows_of("test")
+    training = read_training(trained)
     size = trained.config.image_size
-    pictures = pictures_of(source)
-    images = ContextImages(pictures, manifest, "test", size=size, cache=False)
-    inputs = images
-    if (given := inputs_of(trained.config, source)) is not pictures:
-        inputs = ContextImages(given, manifest, "test", size=size, cache=False)
-    say(f"Classifying {len(rows)} test images")
-    logits, features = run_model(trained.model, inputs, device=device, with_features=True)
-    describing = describe_by_weights(read_training(trained), len(trained.config.classes), device)
+    inputs = inputs_of(trained.config, source)
+    images = ContextImages(inputs, manifest, "test", size=size, cache=False)
+    say(f"Classifying {len(images)} test images")
+    logits, features = run_model(trained.model, images, device=device, with_features=True)
     predictions = np.array(trained.config.classes)[logits.argmax(1).numpy()]
-    config = read_training(trained)
-    contexts = _find_contexts(config, source, manifest, trained_on or manifest, describing, say)
-    found = _judge(rows, predictions, contexts, features)
-    validation = None
-    held_out = manifest.rows_of("validation") if "validation" in manifest.set_names else ()
-    is_refitted = (trained.folder / REFIT).exists()
-    if (
-        found.accuracies is not None
-        and held_out
-        and not is_refitted
-        and is_at_hand(given, held_out)
-    ):
-        say(f"Classifying {len(held_out)} validation images")
-        validation = evaluate(trained, source, manifest, set_name="validation", device=device)
-        mixed = _in_training_mixture(validation, source, manifest)
-        gap = Gap(validation.overall, validation.images, found.accuracies.overall, len(rows), mixed)
-        found = replace(found, gap=gap)
-    elif found.accuracies is not None:
-        found = replace(found, gap=measure_gap(trained.folder, found.accuracies.overall, len(rows)))
+    describing = describe_by_weights(training, len(trained.config.classes), device)
+    contexts = _find_contexts(training, source, manifest, trained_on or manifest, describing, say)
+    say("Looking at the properties of the files")
+    tested = _Tested(trained.folder, training, manifest, predictions, contexts, features)
+    diagnosis = _diagnose(tested, pictures_of(source), size)
     data_is = OTHER
     if trained_on in (None, manifest):
         data_is = OWN
     elif contexts.are == KNOWN and not contexts.training:
         data_is = NAMED
-    return ImageDiagnosis(
-        folder=trained.folder,
-        training=config,
-        found=found,
-        rows=tuple(row._replace(sets=()) for row in rows),
-        contexts=contexts.of_rows(len(rows)),
-        contexts_are=contexts.are,
-        predictions=tuple(predictions.tolist()),
-        images=images,
-        validation=validation,
-        data_is=data_is,
-        network=trained.config.network,
-        properties=_find_properties(pictures, manifest, size, say),
-    )
+    diagnosis = replace(diagnosis, data_is=data_is, network=trained.config.network)
+    if not _can_validate(trained, manifest, inputs):
+        gap = measure_gap(trained.folder, diagnosis.accuracies.overall, len(images))
+        return replace(diagnosis, found=replace(diagnosis.found, gap=gap))
+    say("Classifying the validation images")
+    validation = evaluate(trained, source, manifest, set_name="validation", device=device)
+    mixed = _in_training_mixture(validation, source, manifest)
+    return _with_validation(diagnosis, validation, mixed)
+
+
+def _can_validate(trained: TrainedModel, manifest: Manifest, inputs: ContextSource) -> bool:
+    """Return whether there are validation images that the model was not refitted on."""
+    if "validation" not in manifest.set_names or (trained.folder / REFIT).exists():
+        return False
+    return is_at_hand(inputs, manifest.rows_of("validation"))
 
 
 def diagnose_answers(
@@ -255,61 +250,72 @@ def diagnose_answers(
         say: Called with a few words before what takes a while.
     """
     manifest = answers.manifest
-    rows = manifest.rows_of("test")
-    predictions = np.array([answers.predictions[row.path] for row in rows])
-    config = TrainingConfig("small")
-    contexts = _find_contexts(config, source, manifest, manifest, None, say)
-    found = _judge(rows, predictions, contexts, None)
-    validation = None
-    if "validation" in manifest.set_names and found.accuracies is not None:
-        held_out = manifest.rows_of("validation")
-        labels, places = split_names(held_out)
-        right = np.array([answers.predictions[row.path] == row.class_name for row in held_out])
-        validation = measure_accuracy(right, labels, places)
-        gap = Gap(validation.overall, len(held_out), found.accuracies.overall, len(rows))
-        found = replace(found, gap=gap)
-    pictures = None
+    training = TrainingConfig("small")
+    contexts = _find_contexts(training, source, manifest, manifest, None, say)
     if answers.source is not None:
-        pictures = ContextImages(answers.source, manifest, "test", size=THUMBNAIL, cache=False)
-    return ImageDiagnosis(
-        folder=path,
-        training=config,
-        found=found,
+        say("Looking at the properties of the files")
+    predictions = answers.of(manifest.rows_of("test"))
+    tested = _Tested(path, training, manifest, predictions, contexts)
+    diagnosis = replace(_diagnose(tested, answers.source, THUMBNAIL), data_is=ANSWERS)
+    if "validation" not in manifest.set_names:
+        return diagnosis
+    held_out = manifest.rows_of("validation")
+    labels, places = split_names(held_out)
+    validation = measure_accuracy(answers.of(held_out) == labels, labels, places)
+    return _with_validation(diagnosis, validation)
+
+
+class _Tested(NamedTuple):
+    """A model's answers to the test images of a manifest, and what is known of their contexts."""
+
+    folder: Path
+    training: TrainingConfig
+    manifest: Manifest
+    predictions: Names
+    contexts: _Contexts
+    features: Any = None
+
+
+def _diagnose(tested: _Tested, pictures: ContextSource | None, size: int) -> ImageDiagnosis:
+    """Judge answers by what is known of the contexts, and look at the properties of the training
+    images, or where these are not at hand of the test images.
+    """
+    manifest, contexts = tested.manifest, tested.contexts
+    rows = manifest.rows_of("test")
+    labels = np.array([row.class_name for row in rows])
+    found = diagnose(
+        tested.features,
+        labels,
+        contexts.names,
+        predictions=tested.predictions,
+        training=contexts.training,
+    )
+    diagnosis = ImageDiagnosis(
+        folder=tested.folder,
+        training=tested.training,
+        found=_with_doubts(found, contexts.are),
         rows=tuple(row._replace(sets=()) for row in rows),
         contexts=contexts.of_rows(len(rows)),
         contexts_are=contexts.are,
-        predictions=tuple(predictions.tolist()),
-        images=pictures,
-        validation=validation,
-        data_is=ANSWERS,
-        properties=_find_properties(answers.source, manifest, THUMBNAIL, say),
+        predictions=tuple(tested.predictions.tolist()),
     )
-
-
-def _find_properties(
-    source: ContextSource | None, manifest: Manifest, size: int, say: Callable[[str], None]
-) -> tuple[PropertyTest, ...]:
-    """Test the properties of the training images, or where these are not at hand of the test
-    images.
-    """
-    if source is None:
-        return ()
-    say("Looking at the properties of the files")
-    rows = manifest.rows_of("test")
-    if "train" in manifest.set_names and is_at_hand(source, manifest.rows_of("train")):
+    if pictures is None:
+        return diagnosis
+    if "train" in manifest.set_names and is_at_hand(pictures, manifest.rows_of("train")):
         rows = manifest.rows_of("train")
-    return find_properties(source, rows, size)
+    images = ContextImages(pictures, manifest, "test", size=size, cache=False)
+    return replace(diagnosis, images=images, properties=find_properties(pictures, rows, size))
 
 
-def _judge(
-    rows: Sequence[ManifestRow], predictions: Names, contexts: _Contexts, features: Any
-) -> Diagnosis:
-    """Judge answers by what is known of the contexts, with the doubts that belong to these."""
-    labels = np.array([row.class_name for row in rows])
-    found = diagnose(
-        features, labels, contexts.names, predictions=predictions, training=contexts.training
-    )
-    return _with_doubts(found, contexts.are)
+def _with_validation(
+    diagnosis: ImageDiagnosis, validation: Accuracies, in_mixture: float = float("nan")
+) -> ImageDiagnosis:
+    """Set accuracies on validation images beside those on the test images."""
+    held_out = sum(group.samples for group in validation.groups)
+    tested = diagnosis.accuracies.overall
+    gap = Gap(validation.overall, held_out, tested, len(diagnosis.rows), in_mixture)
+    found = replace(diagnosis.found, gap=gap)
+    return replace(diagnosis, found=found, validation=validation)
 
 
 def _with_doubts(found: Diagnosis, contexts_are: str) -> Diagnosis:
@@ -346,6 +352,18 @@ def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparis
     labels: Names = np.array([row.class_name for row in first.rows])
     answers, others = np.array(first.predictions), np.array(second.predictions)
     return compare_reliance(labels, np.array(first.contexts), answers, others, one.usual_contexts)
+
+
+def compare_all(named: Mapping[str, ImageDiagnosis]) -> tuple[list[str], str]:
+    """Say how much each model relies on the context beside the first; and a warning if their images
+    differ, else "".
+    """
+    (first_name, first), *others = named.items()
+    sentences = [
+        compare_diagnoses(first, other).sentence(first_name, name) for name, other in others
+    ]
+    differ = any(other.rows != first.rows for _, other in others)
+    return sentences, OTHER_IMAGES if differ else ""
 
 
 def _training_of(manifest: Manifest, tested: Sequence[ManifestRow]) -> Mixture | None:
@@ -413,47 +431,36 @@ def _find_contexts(
     if source is None:
         return _Contexts(None, None, UNKNOWN)
     say("Inferring contexts")
-    numbers = {name: number for number, name in enumerate(manifest.classes)}
-    tested = _described(source, manifest, "test", config.image_size, numbers)
-    training = _training_images(config.image_size, source, manifest, trained_on, numbers)
+    size = config.image_size
+    tested = Described.of_set(source, manifest, "test", size)
+    training = _training_images(source, manifest, trained_on, size)
     found = infer_in_run(config, training or tested, tested, describe, unconfirmed=True)
-    names = np.array([row.class_name for row in (training or tested).rows])
-    counts = count_groups(names, _named(found.inferred.contexts))
+    classes, _ = split_names((training or tested).rows)
+    counts = count_groups(classes, _named(found.inferred.contexts))
     if found.inferred.number == 1 or not (found.is_confirmed or goes_together(counts)):
         return _Contexts(None, None, UNKNOWN)
     are = INFERRED if found.is_confirmed else UNCONFIRMED
     return _Contexts(_named(found.further), counts if training else None, are)
 
 
-def _described(
-    source: ContextSource, manifest: Manifest, name: str, size: int, numbers: Mapping[str, int]
-) -> Described:
-    """Return the images of a set, or their features, with their classes."""
-    rows = manifest.rows_of(name)
-    images = ContextImages(source, manifest, name, size=size)
-    return Described(images, np.array([numbers[row.class_name] for row in rows]), rows)
-
-
 def _training_images(
-    size: int,
-    source: ContextSource,
-    manifest: Manifest,
-    trained_on: Manifest,
-    numbers: Mapping[str, int],
+    source: ContextSource, manifest: Manifest, trained_on: Manifest, size: int
 ) -> Described | None:
     """Return the training images of a run, or the features that were kept of them; None where
     neither is at hand.
     """
     if "train" in manifest.set_names and is_at_hand(source, manifest.rows_of("train")):
-        return _described(source, manifest, "train", size, numbers)
+        return Described.of_set(source, manifest, "train", size)
     if "train" not in trained_on.set_names or not isinstance(source, FeatureImages):
         return None
-    rows = [row for row in trained_on.rows_of("train") if row.class_name in numbers]
+    classes = list(manifest.classes)
+    rows = [row for row in trained_on.rows_of("train") if row.class_name in classes]
     kept = kept_features(source.fingerprint, [row.sha256 for row in rows])
     if kept is None:
         return None
-    labels = np.array([numbers[row.class_name] for row in rows])
-    return Described.by_features(kept, labels, rows)
+    labels = np.array([classes.index(row.class_name) for row in rows])
+    features = TensorDataset(torch.from_numpy(kept), torch.from_numpy(labels))
+    return Described(features, labels, rows)
 
 
 def _named(contexts: NDArray[np.intp]) -> Names:
