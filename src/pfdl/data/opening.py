@@ -81,42 +81,35 @@ def open_images(
         Images: 40, of 2 classes (0, 1), without contexts.
         Sets: train 22, validation 2, test 16.
     """
+    described = {} if like is None else like.parameters.get("source", {})
     is_place = isinstance(data, (str, Path))
     is_shapes = is_place and str(data) == SHAPES
     is_listed = is_place and is_table(Path(data)) and not Path(data).is_dir()
     is_folder = is_place and not is_shapes and not is_listed
-    if is_folder or is_shapes:
-        _check_no_table(data, columns, image_root)
     if layout and not is_folder:
         raise ValueError(
             "a layout is named, but these images are in no folders; leave it out. Of a table,"
             " columns say what is the class (on the command line: --columns label=NAME)."
         )
-    described = {} if like is None else like.parameters.get("source", {})
-    if is_shapes:
-        return _open_shapes(described)
     if not is_place:
         return data if _is_source(data) else DatasetSource(data, columns=columns)
-    path = Path(data)
-    root = path
-    known_classes = () if like is None else like.classes
-    list_files = partial(list_folder, layout=layout, known_classes=known_classes)
-    if is_listed:
-        root = Path(image_root or path.parent)
-        list_files = _lister_of_table(path, columns, described.get("columns"), image_root is None)
-    if not root.is_dir():
-        raise FileNotFoundError(f"there is no folder {root}; name the one that the images are in.")
-    return ImageFiles(root, list_files, on_bad_image=on_bad_image)
-
-
-def _check_no_table(
-    data: Any, columns: Mapping[str, str] | None, image_root: str | Path | None
-) -> None:
-    if columns or image_root is not None:
+    if not is_listed and (columns or image_root is not None):
         raise ValueError(
             f"columns or an image root are named, but {data} is no table; give one ending in"
             f" {', '.join(TABLES)}."
         )
+    if is_shapes:
+        return _open_shapes(described)
+    if is_listed:
+        root = Path(image_root or Path(data).parent)
+        list_files = _lister_of_table(Path(data), columns, described, image_root is None)
+    else:
+        root = Path(data)
+        known_classes = () if like is None else like.classes
+        list_files = partial(list_folder, layout=layout, known_classes=known_classes)
+    if not root.is_dir():
+        raise FileNotFoundError(f"there is no folder {root}; name the one that the images are in.")
+    return ImageFiles(root, list_files, on_bad_image=on_bad_image)
 
 
 def _is_source(data: Any) -> TypeGuard[ContextSource]:
@@ -124,20 +117,23 @@ def _is_source(data: Any) -> TypeGuard[ContextSource]:
 
 
 def _lister_of_table(
-    table: Path, columns: Mapping[str, str] | None, hints: Any, searches: bool
+    table: Path,
+    columns: Mapping[str, str] | None,
+    described: Mapping[str, Any],
+    searches: bool,
 ) -> partial[Listing]:
     if not table.is_file():
         raise FileNotFoundError(
             f"there is no file {table}; name a table of images (CSV or Parquet)."
         )
-    usable = hints if isinstance(hints, dict) else None
+    hints = described.get("columns")
+    usable = hints if isinstance(hints, dict) else {}
     return partial(list_table, table=table, columns=columns, hints=usable, searches=searches)
 
 
 def _open_shapes(described: Mapping[str, Any]) -> ContextSource:
-    settings = {
-        name: described[name] for name in ("per_cell", "strength", "seed") if name in described
-    }
+    names = ("per_cell", "strength", "seed")
+    settings = {name: described[name] for name in names if name in described}
     try:
         return Shapes(**settings)
     except TypeError as error:
@@ -234,29 +230,21 @@ class DatasetSource:
     def _item(self, part: Any, split: str, number: int) -> tuple[Image.Image, Any, str, str]:
         where = f"item {number}{f' of {split}' if split else ''}"
         item = part[number]
+        further = {"context": "", "group": ""}
         if isinstance(item, Mapping):
             image = _entry(item, self._columns.get("path"), _IMAGE_KEYS, "image", where)
             label = _entry(item, self._columns.get("label"), _LABEL_KEYS, "label", where)
-            context, group = (
-                (
-                    str(_entry(item, self._columns[role], (), role, where))
-                    if role in self._columns
-                    else ""
-                )
-                for role in ("context", "group")
-            )
+            for role in further.keys() & self._columns.keys():
+                further[role] = str(_entry(item, self._columns[role], (), role, where))
         elif isinstance(item, Sequence) and not isinstance(item, str) and len(item) >= 2:
-            image = item[0]
-            label = item[1]
-            context = ""
-            group = ""
+            image, label, *_ = item
         else:
             raise ValueError(
                 f"{where} is a {type(item).__name__}; give (image, label) or a dictionary with"
                 " both."
             )
         try:
-            return _read_image(image), label, context, group
+            return _read_image(image), label, further["context"], further["group"]
         except ValueError as error:
             raise ValueError(f"the image of {where} {error}.") from error
 
@@ -288,11 +276,9 @@ def _class_names(part: Any, label_column: str | None) -> Sequence[str] | None:
 
 def _class_name(names: Sequence[str] | None, label: Any) -> str:
     value = label.item() if hasattr(label, "item") else label
-    return (
-        names[value]
-        if names is not None and isinstance(value, int) and 0 <= value < len(names)
-        else str(value)
-    )
+    if names is not None and isinstance(value, int) and 0 <= value < len(names):
+        return names[value]
+    return str(value)
 
 
 def _read_image(image: Any) -> Image.Image:

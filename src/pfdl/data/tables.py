@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pfdl._internal.files import read_frame
 from pfdl._internal.validation import check_choice
@@ -75,11 +75,10 @@ def find_columns(
             raise ValueError(
                 f"{table} has no column {given[role]!r}; it has {', '.join(map(repr, names))}."
             )
-        guesses: list[str] = []
-        for guess in usual:
-            guesses += [name for name in names if name.lower() == guess]
+        guesses = [name for name in names if name.lower() in usual]
+        guesses.sort(key=lambda name: usual.index(name.lower()))
         if role in given or guesses:
-            found[role] = given[role] if role in given else guesses[0]
+            found[role] = given.get(role) or guesses[0]
         elif role in needed:
             raise ValueError(
                 f"{table} has no column called {' or '.join(usual)}; say which of"
@@ -125,11 +124,12 @@ def list_table(
     """
     cells = _read_cells(table)
     names = list(cells.columns)
-    hinted = {role: name for role, name in (hints or {}).items() if name in names}
-    usable = {role: name for role, name in hinted.items() if role in _USUAL_NAMES}
+    usable = {
+        role: name for role, name in (hints or {}).items() if role in _USUAL_NAMES and name in names
+    }
     found = find_columns(table, names, {**usable, **(columns or {})})
     prefix = _find_prefix(root, cells[found["path"]]) if searches else ""
-    samples, bad, other_sets = _use_lines(_lines(cells, found), prefix, "split" in found)
+    samples, bad, other_sets = _use_lines(_list_lines(cells, found), prefix, "split" in found)
     classes = sorted({sample.class_name for sample in samples.values()})
     if not classes:
         raise ValueError(f"{table} names no image that could be used{_reasons(bad, other_sets)}.")
@@ -150,18 +150,23 @@ def list_table(
     return Listing(sorted(samples.values()), bad, description)
 
 
-class _Line(NamedTuple):
-    """What a table says of an image; empty where it has no such column."""
+def _list_lines(cells: pd.DataFrame, columns: Mapping[str, str]) -> list[Sample]:
+    """Return the lines of a table, whose columns were found, as they stand."""
 
-    path: str
-    label: str
-    context: str
-    split: str
-    group: str
+    def column(role: str) -> list[str]:
+        return cells[columns[role]].tolist() if role in columns else [""] * len(cells)
+
+    by_role = {role: column(role) for role in _USUAL_NAMES}
+    for role in ("label", "context"):
+        by_role[role] = _name_cells(by_role[role], columns.get(role, ""))
+    return [
+        Sample(path, label, context, split=split, group=group)
+        for path, label, context, split, group in zip(*by_role.values(), strict=True)
+    ]
 
 
 def _use_lines(
-    lines: Sequence[_Line], prefix: str, has_sets: bool
+    lines: Sequence[Sample], prefix: str, has_sets: bool
 ) -> tuple[dict[str, Sample], list[BadImage], Counter[str]]:
     """Return the images by their paths, what cannot be used, and how many lines are in no known
     set.
@@ -170,31 +175,15 @@ def _use_lines(
     bad: list[BadImage] = []
     other_sets: Counter[str] = Counter()
     for line in lines:
-        path = prefix + _to_posix(line.path) if line.path else ""
+        path = _locate(prefix, line.path)
         split = SPLIT_NAMES.get(line.split.lower()) or WILDS_SPLITS.get(line.split, "")
         if has_sets and not split:
             other_sets[line.split] += 1
-        elif reason := _why_unusable(path, line.label, samples):
+        elif reason := _why_unusable(path, line.class_name, samples):
             bad.append(BadImage(path or "(an empty path)", reason))
         else:
-            samples[path] = Sample(path, line.label, line.context, split=split, group=line.group)
+            samples[path] = line._replace(path=path, split=split)
     return samples, bad, other_sets
-
-
-def _lines(cells: pd.DataFrame, found: Mapping[str, str]) -> list[_Line]:
-    """Return the lines of a table whose columns were found."""
-
-    def column(role: str) -> list[str]:
-        return cells[found[role]].tolist() if role in found else [""] * len(cells)
-
-    columns = (
-        column("path"),
-        _name_cells(column("label"), found.get("label", "")),
-        _name_cells(column("context"), found.get("context", "")),
-        column("split"),
-        column("group"),
-    )
-    return [_Line(*entries) for entries in zip(*columns, strict=True)]
 
 
 def list_paths(
@@ -210,13 +199,13 @@ def list_paths(
     column = find_columns(table, list(cells.columns), given, needed=("path",))["path"]
     root = Path(image_root or table.parent).resolve()
     prefix = "" if image_root else _find_prefix(root, cells[column])
-    found = []
+    paths = []
     for entry in cells[column].tolist():
         try:
-            found.append(path_inside(root, prefix + _to_posix(entry) if entry else ""))
+            paths.append(path_inside(root, _locate(prefix, entry)))
         except BadImageError as error:
             raise ValueError(f"{entry!r} under {column!r} in {table} {error}.") from error
-    return found
+    return paths
 
 
 def _find_prefix(root: Path, paths: Iterable[str]) -> str:
@@ -225,7 +214,7 @@ def _find_prefix(root: Path, paths: Iterable[str]) -> str:
 
     CelebA's images are in ``img_align_celeba``, iWildCam's in ``train``, and no table says so.
     """
-    first = next((_to_posix(entry) for entry in paths if entry), "")
+    first = _locate("", next(filter(None, paths), ""))
     try:
         check_relative(first)
     except BadImageError:
@@ -260,8 +249,9 @@ def _reasons(bad: list[BadImage], other_sets: Counter[str]) -> str:
     return ""
 
 
-def _to_posix(entry: str) -> str:
-    return PurePosixPath(entry.replace("\\", "/")).as_posix() if entry else ""
+def _locate(prefix: str, entry: str) -> str:
+    """Return where an image lies that a cell names; ``""`` if the cell is empty."""
+    return prefix + PurePosixPath(entry.replace("\\", "/")).as_posix() if entry else ""
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -281,8 +271,6 @@ def _read_cells(path: Path) -> pd.DataFrame:
     """Read all cells as text, with ``""`` for what is missing; to CelebA's attributes its sets are
     added.
     """
-    import pandas as pd
-
     ending = path.suffix.lower()
     how: dict[str, Any] = {"limit": MAX_BYTES, "dtype": str, "keep_default_na": False}
     if ending == ".parquet":
@@ -295,14 +283,8 @@ def _read_cells(path: Path) -> pd.DataFrame:
     else:
         # Their number, the names of the attributes, and lines that begin with the image's name.
         cells = read_frame(path, **how, sep=r"\s+", skiprows=1).reset_index(names="image_id")
-    cells = pd.DataFrame(
-        {
-            str(name): (
-                cells[name].map(lambda cell: str(cell).strip(), na_action="ignore").fillna("")
-            )
-            for name in cells
-        }
-    )
+    cells = cells.rename(columns=str)
+    cells = cells.map(lambda cell: str(cell).strip(), na_action="ignore").fillna("")
     partition = path.with_stem(path.stem.replace(_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
     if (
         path.stem.startswith(_CELEBA_ATTRIBUTES)
