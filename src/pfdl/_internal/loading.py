@@ -63,24 +63,15 @@ class AtomicModule(nn.Module):
             RuntimeError, ValueError: If the state does not fit this module; nothing has changed
                 then.
         """
-        if not isinstance(state_dict, Mapping):
-            raise ValueError(
-                f"the state is a {type(state_dict).__name__}; give what state_dict() returned."
-            )
-        if not all(isinstance(key, str) for key in state_dict):
-            raise ValueError(
-                "the state has keys that are not strings; give what state_dict() returned."
-            )
         before = copy.deepcopy(self.state_dict())
         try:
             return super().load_state_dict(state_dict, strict=strict, assign=assign)
         except BaseException as error:
             super().load_state_dict(before)
-            if isinstance(
-                error, (TypeError, LookupError, AttributeError)
-            ):  # nonsense that a part did not expect
+            if isinstance(error, (TypeError, LookupError, AttributeError)):  # nonsense
                 raise ValueError(
-                    f"the state does not fit {type(self).__name__}: {error}."
+                    f"the state does not fit {type(self).__name__} ({error}); give what"
+                    " state_dict() returned."
                 ) from error
             raise
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -133,6 +133,18 @@ Run = Annotated[
 Device = Annotated[str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")]
 
 
+@contextmanager
+def progress(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar, in the first process alone."""
+    from rich.console import Console
+
+    from pfdl._internal.processes import rank
+    from pfdl._internal.progress import progress_bar
+
+    with progress_bar(description, None if rank() else Console(stderr=True)) as show:
+        yield show
+
+
 def open_source(
     data: str, options: DataOptions, split: Manifest | None, *, features: str | None = None
 ) -> ContextSource:
@@ -146,10 +158,7 @@ def open_source(
         split: A split of them, or of data with the same classes.
         features: What a run was trained on; the features of the options come before it.
     """
-    from rich.console import Console
-
     from pfdl._internal.processes import rank
-    from pfdl._internal.progress import progress_bar
     from pfdl.data import open_images
     from pfdl.data.sources import ImageFiles, describe_bad_images
 
@@ -157,7 +166,7 @@ def open_source(
     what = reading.pop("features") or features
     source = open_images(data, **reading, like=split)
     if split is None and isinstance(source, ImageFiles):
-        with progress_bar("checking images", None if rank() else Console(stderr=True)) as show:
+        with progress("checking images") as show:
             bad = source.check(show).bad
         if bad and rank() == 0:
             typer.echo(describe_bad_images(source.root, bad, "They are left out."), err=True)
@@ -166,18 +175,14 @@ def open_source(
 
 def describe(source: ContextSource, what: str) -> ContextSource:
     """Give images features in place of pixels, from a file or by a network, with progress."""
-    from rich.console import Console
-
     from pfdl._internal.processes import rank
-    from pfdl._internal.progress import progress_bar
     from pfdl._internal.validation import resolve_device
     from pfdl.vision.embedding import describe_source, is_feature_file
 
-    is_first = rank() == 0
-    if is_first:
+    if rank() == 0:
         verb = "Reading features from" if is_feature_file(what) else "Describing images by"
         say(f"{verb} {what}")
-    with progress_bar("describing images", Console(stderr=True) if is_first else None) as show:
+    with progress("describing images") as show:
         return describe_source(source, what, device=resolve_device("auto"), on_progress=show)
 
 

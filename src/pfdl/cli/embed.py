@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pfdl.cli.common import Data, Device, open_source, say
+from pfdl.cli.common import Data, Device, open_source, progress, say
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions
 
@@ -43,9 +43,6 @@ def embed(
 
         pfdl train photos/ --features features.npz -o runs/readout
     """
-    from rich.console import Console
-
-    from pfdl._internal.progress import progress_bar
     from pfdl._internal.validation import resolve_device
     from pfdl.data.features import write_features
     from pfdl.vision.embedding import embed_images, load_extractor
@@ -56,7 +53,7 @@ def embed(
     extractor = load_extractor(network, weights=weights)
     source = open_source(data, options, None)
     say(f"Describing {len(source.samples)} images by {network} on {place}")
-    with progress_bar("describing images", Console(stderr=True)) as show:
+    with progress("describing images") as show:
         table = embed_images(source, extractor, device=place, on_progress=show)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_features(output, table)

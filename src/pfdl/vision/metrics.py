@@ -79,28 +79,10 @@ class RunningMeans:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take what :meth:`state_dict` returned.
-
-        Raises:
-            ValueError: If it is something else; nothing changes then.
-        """
-        for name, entry in state.items():
-            if not _is_sum(entry):
-                raise ValueError(
-                    f"the running mean of {name!r} is not a sum and a number of samples."
-                )
-        self._sums = {name: entry["sum"].detach().float().clone() for name, entry in state.items()}
-        self.samples = {name: entry["samples"] for name, entry in state.items()}
-
-
-def _is_sum(entry: object) -> bool:
-    """Return whether something read from a state is a sum and a number of samples."""
-    if not isinstance(entry, Mapping):
-        return False
-    total = entry.get("sum")
-    samples = entry.get("samples")
-    is_scalar = isinstance(total, Tensor) and total.shape == ()
-    return is_scalar and type(samples) is int and samples >= 1
+        """Take what :meth:`state_dict` returned; something else raises, and changes nothing."""
+        sums = {name: torch.tensor(float(entry["sum"])) for name, entry in state.items()}
+        self.samples = {name: int(entry["samples"]) for name, entry in state.items()}
+        self._sums = sums
 
 
 def judge(logits: Tensor, labels: Tensor, contexts: Tensor) -> Tensor:

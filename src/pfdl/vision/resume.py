@@ -184,14 +184,7 @@ class RunKeeper:
             loop.model.means.load_state_dict(state["means"][rank()])
             load_module(loop.model, state["module"])
             load_optimizer(loop.optimizer, state["optimizer"])
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except Exception as error:  # whatever its parts stumble over
             raise ValueError(
                 f"{self.folder / STATE} is not a state of this training ({error}); remove it to"
                 " start again."
