@@ -23,6 +23,9 @@ from pfdl.data.tables import TABLES, is_table, list_table
 SHAPES = "shapes"
 """The word that stands for the built-in data set."""
 
+FOLDER, TABLE, DATASET = "folder", "table", "dataset"
+"""What else can be opened."""
+
 _IMAGE_KEYS = ("image", "img", "pixels", "picture")
 _LABEL_KEYS = ("label", "labels", "y", "target", "class", "fine_label")
 
@@ -81,32 +84,51 @@ def open_images(
         Images: 40, of 2 classes (0, 1), without contexts.
         Sets: train 22, validation 2, test 16.
     """
-    described = {} if like is None else like.parameters.get("source", {})
-    is_place = isinstance(data, (str, Path))
-    is_shapes = is_place and str(data) == SHAPES
-    is_listed = is_place and is_table(Path(data)) and not Path(data).is_dir()
-    is_folder = is_place and not is_shapes and not is_listed
-    if layout and not is_folder:
+    kind = _kind_of(data)
+    _check_options(data, kind, columns, image_root, layout)
+    described = like.parameters.get("source", {}) if like else {}
+    if kind == DATASET:
+        return data if _is_source(data) else DatasetSource(data, columns=columns)
+    if kind == SHAPES:
+        return _open_shapes(described)
+    if kind == TABLE:
+        list_files = _lister_of_table(Path(data), columns, described, image_root is None)
+        root = Path(image_root or Path(data).parent)
+        return _open_files(root, list_files, on_bad_image)
+    known = like.classes if like else ()
+    list_files = partial(list_folder, layout=layout, known_classes=known)
+    return _open_files(Path(data), list_files, on_bad_image)
+
+
+def _kind_of(data: Any) -> str:
+    if not isinstance(data, (str, Path)):
+        return DATASET
+    if str(data) == SHAPES:
+        return SHAPES
+    return TABLE if is_table(Path(data)) and not Path(data).is_dir() else FOLDER
+
+
+def _check_options(
+    data: Any,
+    kind: str,
+    columns: Mapping[str, str] | None,
+    image_root: str | Path | None,
+    layout: str | None,
+) -> None:
+    """Raise ValueError for options that do not fit the data."""
+    if layout and kind != FOLDER:
         raise ValueError(
             "a layout is named, but these images are in no folders; leave it out. Of a table,"
             " columns say what is the class (on the command line: --columns label=NAME)."
         )
-    if not is_place:
-        return data if _is_source(data) else DatasetSource(data, columns=columns)
-    if not is_listed and (columns or image_root is not None):
+    if kind in (FOLDER, SHAPES) and (columns or image_root is not None):
         raise ValueError(
             f"columns or an image root are named, but {data} is no table; give one ending in"
             f" {', '.join(TABLES)}."
         )
-    if is_shapes:
-        return _open_shapes(described)
-    if is_listed:
-        root = Path(image_root or Path(data).parent)
-        list_files = _lister_of_table(Path(data), columns, described, image_root is None)
-    else:
-        root = Path(data)
-        known_classes = () if like is None else like.classes
-        list_files = partial(list_folder, layout=layout, known_classes=known_classes)
+
+
+def _open_files(root: Path, list_files: partial[Listing], on_bad_image: str) -> ImageFiles:
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}; name the one that the images are in.")
     return ImageFiles(root, list_files, on_bad_image=on_bad_image)

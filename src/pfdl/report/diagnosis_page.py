@@ -216,15 +216,17 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
             galleries += [_group(one, group) for group in by_context]
             continue
         for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
-            usual = [
-                name_class(label) for label, where in one.usual_contexts.items() if where == context
-            ]
-            usually = f"; usual in training for {', '.join(usual)}" if usual else ""
-            title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
-            samples = one.samples_of(None, context, THUMBNAILS)
-            pictures = [_thumbnail(one, sample) for sample in samples]
-            galleries.append(_gallery(title, pictures))
+            galleries.append(_context(one, context))
     return galleries
+
+
+def _context(one: ImageDiagnosis, context: str) -> Markup:
+    """Show images of all classes in one context."""
+    usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
+    usually = f"; usual in training for {', '.join(usual)}" if usual else ""
+    title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
+    samples = one.samples_of(None, context, THUMBNAILS)
+    return _gallery(title, [_thumbnail(one, sample) for sample in samples])
 
 
 def _group(one: ImageDiagnosis, group: GroupAccuracy) -> Markup:
@@ -315,10 +317,9 @@ def _accuracy(named: Named) -> list[Markup]:
             tables.append(_share_table(title, "context", by_context, name_context))
     first, *_ = named
     worst = sorted(named[first].accuracies.groups, key=WORST_FIRST)[:WORST_GROUPS]
-    shares = {
-        name: {group.name: group.accuracy for group in one.accuracies.groups}
-        for name, one in named.items()
-    }
+    shares = {}
+    for name, one in named.items():
+        shares[name] = {group.name: group.accuracy for group in one.accuracies.groups}
     groups = _share_table(
         f"The worst groups of {first}: accuracy (%)",
         "group",
@@ -368,13 +369,16 @@ def _share_table(
         lines: Which lines there are, and by what each is named; by default all of them.
     """
     if lines is None:
-        lines = {line: line for shares in columns.values() for line in shares}
+        lines = {}
+        for shares in columns.values():
+            lines |= {line: line for line in shares}
     rows = []
     for line, named_by in lines.items():
-        shares = [column.get(line, math.nan) for column in columns.values()]
-        rows.append(
-            (name(named_by), [figure(100 * share, missing="not known") for share in shares])
-        )
+        cells = [
+            figure(100 * column.get(line, math.nan), missing="not known")
+            for column in columns.values()
+        ]
+        rows.append((name(named_by), cells))
     return Markup(blocks.table(title, corner, list(columns), rows))
 
 

@@ -66,6 +66,27 @@ def read_answers(path: Path, root: Path | None = None) -> AnswerTable:
         raise FileNotFoundError(f"there is no table of predictions {path}.")
     if root is not None and not root.is_dir():
         raise FileNotFoundError(f"there is no folder of images {root}.")
+    frame = _read_lines(path)
+    samples = []
+    rows = []
+    for name, label, context, split in frame[[*NEEDED[:2], *OPTIONAL]].itertuples(index=False):
+        digest = _hash(root, name)
+        side = "test" if split == "test" else "train"
+        samples.append(Sample(name, label, context, digest, digest, split))
+        rows.append(ManifestRow(name, label, context, digest, side, (split,)))
+    try:
+        manifest = Manifest(tuple(rows), {"protocol": "predictions", "dominant": {}})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    predictions = dict(zip(frame["path"], frame["prediction"], strict=True))
+    images = ImageFiles.listed(root or Path(), samples, {"kind": "predictions"})
+    return AnswerTable(manifest, predictions, images, None if root is None else images)
+
+
+def _read_lines(path: Path) -> pd.DataFrame:
+    """Return the lines of a table as words, in the order of the paths; ValueError unless each has
+    what it needs.
+    """
     frame = read_frame(path, dtype=str, keep_default_na=False).astype(str)
     if lacking := [name for name in NEEDED if name not in frame]:
         raise ValueError(
@@ -77,21 +98,7 @@ def read_answers(path: Path, root: Path | None = None) -> AnswerTable:
             frame[name] = ""
     frame["split"] = _read_splits(path, frame["split"])
     _check_cells(path, frame)
-    frame = frame.sort_values("path", kind="stable")
-    samples = []
-    rows = []
-    for path_of, label, context, split in frame[[*NEEDED[:2], *OPTIONAL]].itertuples(index=False):
-        digest = _hash(root, path_of)
-        side = "test" if split == "test" else "train"
-        samples.append(Sample(path_of, label, context, digest, digest, split))
-        rows.append(ManifestRow(path_of, label, context, digest, side, (split,)))
-    try:
-        manifest = Manifest(tuple(rows), {"protocol": "predictions", "dominant": {}})
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    predictions = dict(zip(frame["path"], frame["prediction"], strict=True))
-    images = ImageFiles.listed(root or Path(), samples, {"kind": "predictions"})
-    return AnswerTable(manifest, predictions, images, None if root is None else images)
+    return frame.sort_values("path", kind="stable")
 
 
 def _read_splits(path: Path, column: pd.Series[str]) -> pd.Series[str]:

@@ -233,21 +233,25 @@ def make_backbone(
         )
     if num_features or (name not in OURS and name in ON_FEATURES):
         return _on_features(name, num_classes, num_features, small_stem or pretrained or weights)
-    if pretrained and name in OURS and name != LITE0:
-        raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
-    if name == LITE0:
-        model = _lite0(num_classes, pretrained=pretrained)
-    elif name in OURS:
-        model = OURS[name](num_classes, image_size)
-    elif name.startswith(TIMM):
-        model = _from_timm(name, num_classes, image_size, pretrained)
-    else:
-        model = _from_torchvision(name, num_classes, pretrained)
+    model = _on_images(name, num_classes, image_size, pretrained)
     if small_stem:
         _shrink_stem(model, name)
     if weights is not None:
         _load_weights(model, Path(weights), name)
     return model
+
+
+def _on_images(name: str, num_classes: int, image_size: int, pretrained: bool) -> nn.Module:
+    """Build a network on images, its last layer new."""
+    if name == LITE0:
+        return _lite0(num_classes, pretrained=pretrained)
+    if name in OURS and pretrained:
+        raise ValueError(f"there are no pretrained weights of {name!r}; leave pretrained out.")
+    if name in OURS:
+        return OURS[name](num_classes, image_size)
+    if name.startswith(TIMM):
+        return _from_timm(name, num_classes, image_size, pretrained)
+    return _from_torchvision(name, num_classes, pretrained)
 
 
 def _on_features(name: str, num_classes: int, num_features: int, extra: object) -> nn.Module:
