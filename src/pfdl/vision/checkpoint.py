@@ -109,10 +109,7 @@ def read_model_config(folder: Path) -> ModelConfig:
             " train."
         )
     model: Any = run.settings.get("model")
-    kinds = {}
-    if isinstance(model, dict):
-        kinds = {name: type(value) for name, value in model.items()}
-    if kinds not in (_OF_IMAGES, {**_OF_IMAGES, **_OF_FEATURES}) or not _is_sound(model):
+    if not isinstance(model, dict) or not _is_sound(model):
         raise ValueError(
             f"{folder / CONFIG} does not say which model this is (it needs"
             f" {', '.join(_OF_IMAGES)})."
@@ -121,7 +118,10 @@ def read_model_config(folder: Path) -> ModelConfig:
 
 
 def _is_sound(model: Mapping[str, Any]) -> bool:
-    """Return whether values of the right kinds can be those of a model."""
+    """Return whether values can be those of a model."""
+    kinds = {name: type(value) for name, value in model.items()}
+    if kinds not in (_OF_IMAGES, {**_OF_IMAGES, **_OF_FEATURES}):
+        return False
     sizes_fit = 1 <= model["image_size"] <= MAX_IMAGE_SIZE
     width_fits = 0 <= model.get("num_features", 0) <= MAX_FEATURES
     return sizes_fit and width_fits and all(isinstance(name, str) for name in model["classes"])

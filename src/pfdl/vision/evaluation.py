@@ -116,23 +116,24 @@ def evaluate(
     numbers = torch.tensor([trained.config.classes.index(row.class_name) for row in rows])
     right = (logits.argmax(1) == numbers).numpy()
     labels, contexts = split_names(rows)
-    found = measure_accuracy(right, labels, contexts)
-    mixture = found.average_in(training_mixture(trained_on or manifest))
-    scores = asdict(measure_scores(logits.softmax(1), numbers, contexts))
+    accuracies = measure_accuracy(right, labels, contexts)
+    mixture = accuracies.average_in(training_mixture(trained_on or manifest))
+    scores = vars(measure_scores(logits.softmax(1), numbers, contexts))
+    known = {key: score for key, score in scores.items() if not math.isnan(score)}
     by_ratio = {}
     for ratio_set in manifest.set_names:
         if ratio_set.startswith(f"{set_name}-"):
             is_in = [ratio_set in row.sets for row in rows]
             by_ratio[ratio_set.removeprefix("test-")] = float(right[is_in].mean())
     return Evaluation(
-        **vars(found),
+        **vars(accuracies),
         name=name,
         data_sha256=hash_images(rows),
         images=len(rows),
         average_in_training_mixture=None if math.isnan(mixture) else mixture,
         by_ratio=by_ratio,
-        calibration_error=scores.pop("calibration_error"),
-        scores={name: score for name, score in scores.items() if not math.isnan(score)},
+        calibration_error=known.pop("calibration_error"),
+        scores=known,
     )
 
 
@@ -216,15 +217,15 @@ def read_evaluations(
     Raises:
         ValueError: If a file is damaged.
     """
-    found: dict[str, Evaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     for path in sorted((Path(folder) / EVALUATIONS).glob("*.json")):
         try:
-            found[path.stem] = _read_evaluation(path)
+            evaluations[path.stem] = _read_evaluation(path)
         except (OSError, ValueError) as error:
             if problems is None:
                 raise
             problems.append(f"{path} was left out: {' '.join(str(error).split())}")
-    return dict(sorted(found.items(), key=lambda item: (item[0] != OWN, item[0])))
+    return dict(sorted(evaluations.items(), key=lambda item: (item[0] != OWN, item[0])))
 
 
 def _owner(folder: Path) -> str | None:
@@ -250,17 +251,17 @@ def _read_evaluation(path: Path) -> Evaluation:
 
 def _check_evaluation(evaluation: Evaluation) -> None:
     """Raise unless what is read from a file are shares and names."""
-    shares = [evaluation.overall, evaluation.calibration_error]
+    shares = [
+        evaluation.overall,
+        evaluation.calibration_error,
+        *evaluation.by_label.values(),
+        *evaluation.by_context.values(),
+        *evaluation.by_ratio.values(),
+        *evaluation.scores.values(),
+    ]
     words = [evaluation.name, evaluation.data_sha256]
     if evaluation.average_in_training_mixture is not None:
         shares.append(evaluation.average_in_training_mixture)
-    for part in (
-        evaluation.by_label,
-        evaluation.by_context,
-        evaluation.by_ratio,
-        evaluation.scores,
-    ):
-        shares += part.values()
     for group in (evaluation.worst_group, *evaluation.groups):
         shares.append(group.accuracy)
         words += [group.label, group.context]
@@ -273,10 +274,8 @@ def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
     """Return what a training logged in the epoch whose weights it kept, by the ``select`` of its
     config.
     """
-    logged = read_frame(folder / METRICS)
-    history = []
-    for _, row in logged.iterrows():
-        history.append({str(name): float(value) for name, value in row.dropna().items()})
+    logged = read_frame(folder / METRICS).astype(float)
+    history = [row.dropna().to_dict() for _, row in logged.iterrows()]
     best = find_best_epoch(history, SELECTIONS.get(select, ""))
     return history[-1 if best is None else best]
 
@@ -304,33 +303,26 @@ def measure_gap(folder: Path, accuracy: float, images: int) -> Gap | None:
 def describe_evaluation(evaluation: Evaluation) -> list[str]:
     """Say the averages in sentences that keep them apart."""
     worst = evaluation.worst_group
-    mixture, scores = evaluation.average_in_training_mixture, evaluation.scores
     one_of = "group" if evaluation.by_context else "class"
-    over_groups = [
-        (
-            f"Average over the {len(evaluation.groups)} groups (a class in a context), each counted"
-            f" equally: {_percent(evaluation.average_over_groups)}."
-        ),
-        "Average in the training set's mixture of groups: "
-        + (
-            f"{_percent(mixture)}."
-            if mixture is not None
-            else "not known, as the two do not have the same groups."
-        ),
-    ]
-    return [
+    sentences = [
         f"Accuracy on all {evaluation.images} images: {_percent(evaluation.overall)}.",
         f"Worst {one_of}: {worst.name}, {_percent(worst.accuracy)} of {worst.samples} images.",
-        *(
-            over_groups if evaluation.by_context else ()
-        ),  # the groups are the classes, which come below
-        f"Expected calibration error: {evaluation.calibration_error:.3f}.",
-        *(
-            f"{title.format(one_of)}: {_percent(scores[key])}."
-            for key, title in _SCORES.items()
-            if key in scores
-        ),
     ]
+    if evaluation.by_context:  # else the groups are the classes, which come below
+        mixture = evaluation.average_in_training_mixture
+        expected = "not known, as the two do not have the same groups"
+        if mixture is not None:
+            expected = _percent(mixture)
+        sentences += [
+            f"Average over the {len(evaluation.groups)} groups (a class in a context), each counted"
+            f" equally: {_percent(evaluation.average_over_groups)}.",
+            f"Average in the training set's mixture of groups: {expected}.",
+        ]
+    sentences.append(f"Expected calibration error: {evaluation.calibration_error:.3f}.")
+    for key, title in _SCORES.items():
+        if key in evaluation.scores:
+            sentences.append(f"{title.format(one_of)}: {_percent(evaluation.scores[key])}.")
+    return sentences
 
 
 def _percent(share: float) -> str:

@@ -93,24 +93,22 @@ def read_state(folder: Path) -> dict[str, Any] | None:
             damaged = weights
             check_weights(weights)
     except (FileNotFoundError, ValueError) as error:
-        for one in {damaged, path}:
-            if one.exists():
-                set_aside(one, error, "training starts again")
+        for useless in {damaged, path}:
+            if useless.exists():
+                set_aside(useless, error, "training starts again")
         return None
     return state
 
 
 def _is_history(history: object) -> bool:
     """Return whether something is rows of numbers, one for each epoch."""
-    if not isinstance(history, list):
+    if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
         return False
-    return all(_is_epoch(row, number) for number, row in enumerate(history))
-
-
-def _is_epoch(row: object, number: int) -> bool:
-    if not isinstance(row, dict) or row.get("epoch") != number:
-        return False
-    return all(isinstance(name, str) and type(value) in (int, float) for name, value in row.items())
+    for number, row in enumerate(history):
+        kinds = {(type(name), type(value)) for name, value in row.items()}
+        if row.get("epoch") != number or not kinds <= {(str, int), (str, float)}:
+            return False
+    return True
 
 
 def check_folder(folder: Path) -> None:
@@ -221,14 +219,13 @@ class RunKeeper:
 
     def after_epoch(self, row: dict[str, float]) -> None:
         """Copy the weights if they are the best so far, and write down what was logged."""
-        if wrong := [
-            name for name in ("train_loss", "val_loss") if not math.isfinite(row.get(name, 0.0))
-        ]:
-            run_on_first(self._write_product)
-            raise ValueError(
-                f"training diverged in epoch {int(row['epoch']) + 1}: {wrong[0]} is"
-                f" {row[wrong[0]]}; try a smaller learning rate."
-            )
+        for name in ("train_loss", "val_loss"):
+            if not math.isfinite(row.get(name, 0.0)):
+                run_on_first(self._write_product)
+                raise ValueError(
+                    f"training diverged in epoch {int(row['epoch']) + 1}: {name} is {row[name]};"
+                    " try a smaller learning rate."
+                )
         self.history.append(row)
         if self.monitor is None or (self.monitor in row and self._epochs_since_best() == 0):
             weights = gather_sharded(self.loop.model.backbone.state_dict())
