@@ -275,7 +275,9 @@ def read_kept_epoch(folder: Path, select: str) -> dict[str, float]:
     config.
     """
     logged = read_frame(folder / METRICS).astype(float)
-    history = [row.dropna().to_dict() for _, row in logged.iterrows()]
+    history = []
+    for _, row in logged.iterrows():
+        history.append({str(name): value for name, value in row.dropna().items()})
     best = find_best_epoch(history, SELECTIONS.get(select, ""))
     return history[-1 if best is None else best]
 
