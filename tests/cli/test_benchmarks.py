@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.cli.typing_commands import FAST, typed
-from tests.data.image_files import celeba, make_folder
+from tests.data.image_files import celeba, grid, make_folder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "benchmarks.md").read_text(encoding="utf-8")
 COMMANDS = [shlex.split(line) for line in re.findall(r"`pfdl train ([^`]+)`", PAGE)]
@@ -19,9 +19,7 @@ COMMANDS = [shlex.split(line) for line in re.findall(r"`pfdl train ([^`]+)`", PA
 
 def domains(domains, classes, per_cell=5):
     """A maker of ``domain/class/image``."""
-    return lambda root: make_folder(
-        root, {f"{one}/{two}": per_cell for one in domains for two in classes}
-    )
+    return lambda root: make_folder(root, grid(domains, classes, count=per_cell))
 
 
 def nico(root):
@@ -41,10 +39,7 @@ def metashift(root):
 
 
 def imagenet(root):
-    make_folder(
-        root,
-        {f"{part}/{wnid}": 3 for part in ("train", "val") for wnid in ("n01440764", "n01443537")},
-    )
+    make_folder(root, grid(("train", "val"), ("n01440764", "n01443537"), count=3))
 
 
 def waterbirds(root):

@@ -1,13 +1,11 @@
 from pfdl.data import read_manifest
 from tests.cli.typing_commands import typed
-from tests.data.image_files import make_folder
+from tests.data.image_files import grid, make_folder
 
 
 def test_split_writes_the_manifest_and_says_what_is_in_it(tmp_path):
-    cells = {
-        f"{name}/{context}": 20 for name in ("cat", "dog") for context in ("on grass", "on snow")
-    }
-    folder, out = make_folder(tmp_path / "data", cells), tmp_path / "m.csv"
+    out = tmp_path / "m.csv"
+    folder = make_folder(tmp_path / "data", grid(("cat", "dog"), ("on grass", "on snow"), count=20))
     result = typed(f"split {folder} -o {out} --ratio 5:1 --seed 3 --validation 0.2")
     manifest = read_manifest(out)
     chosen = {name: manifest.parameters[name] for name in ("ratio", "seed", "validation_fraction")}
@@ -26,8 +24,8 @@ def test_split_writes_the_manifest_and_says_what_is_in_it(tmp_path):
 def test_names_of_folders_cannot_steer_the_terminal_where_bad_images_stop_it_or_are_left_out(
     tmp_path,
 ):
-    hostile, snow = "cat\x1b[2J\x1b]0;owned\x07", "snow\x1b[31m"
-    cells = {f"{name}/{context}": 12 for name in (hostile, "dog") for context in (snow, "grass")}
+    hostile = "cat\x1b[2J\x1b]0;owned\x07"
+    cells = grid((hostile, "dog"), ("snow\x1b[31m", "grass"), count=12)
     make_folder(tmp_path / "data", cells)
     (tmp_path / "data" / hostile / "grass" / "bad\x1b[1m.png").write_bytes(b"none")
     line = f"split {tmp_path / 'data'} --layout class/context --ratio 2:1 -o {tmp_path / 'm.csv'}"

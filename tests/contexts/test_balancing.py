@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_processes_share_an_epoch():
         for rank in range(3)
     ]
     assert [len(part) for part in parts] == [201] * 3
-    together = [row for part in parts for row in part]
+    together = chain.from_iterable(parts)
     assert Counter(together) == Counter(context_sampler(labels, contexts, num_samples=603))
 
 
@@ -142,9 +143,10 @@ def average_of_pooled_groups(predicted, labels, contexts):
     for sample in zip(predicted, labels, contexts, strict=True):
         groups.setdefault(sample[1:], []).append(sample[0] == sample[1])
     small = [right for right in groups.values() if len(right) < 10]
-    together = [one for right in small for one in right]
-    means = [sum(right) / len(right) for right in groups.values() if len(right) >= 10]
-    return np.mean(means + [sum(together) / len(together)] * len(small) if small else means)
+    means = [np.mean(right) for right in groups.values() if len(right) >= 10]
+    if small:
+        means += [np.mean(np.concatenate(small))] * len(small)
+    return np.mean(means)
 
 
 @pytest.mark.parametrize("samples", [60, 200, 1000])
@@ -152,17 +154,13 @@ def test_the_strength_with_the_best_held_out_average_over_pooled_groups_is_chose
     rng = np.random.default_rng(samples)
     for seed in range(20):
         labels, contexts = labels_and_contexts(samples, seed=seed)
-        predictions = {
-            power: np.where(rng.random(samples) < 0.7, labels, rng.integers(4, size=samples))
-            for power in (1.0, 0.5, 0)
-        }
-        average = {
-            power: average_of_pooled_groups(one, labels, contexts)
-            for power, one in predictions.items()
-        }
-        assert average[choose_balance(predictions, labels, contexts)] == pytest.approx(
-            max(average.values()), abs=1e-12
-        )
+        predictions, average = {}, {}
+        for power in (1.0, 0.5, 0):
+            guesses = rng.integers(4, size=samples)
+            predictions[power] = np.where(rng.random(samples) < 0.7, labels, guesses)
+            average[power] = average_of_pooled_groups(predictions[power], labels, contexts)
+        chosen = choose_balance(predictions, labels, contexts)
+        assert average[chosen] == pytest.approx(max(average.values()), abs=1e-12)
 
 
 def test_the_chosen_strength_is_low_where_the_labels_of_rare_groups_are_wrong():

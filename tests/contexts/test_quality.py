@@ -2,6 +2,8 @@
 scores.
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -36,11 +38,11 @@ def test_scores_are_their_definitions():
     assert report.accuracy == pytest.approx(right.mean())
     groups = [
         right[(labels == label) & (true == context)].mean()
-        for label in range(3)
-        for context in range(3)
+        for label, context in product(range(3), repeat=2)
     ]
     assert report.worst_group_accuracy == pytest.approx(min(groups))
-    minority, guessed = true != labels, found != labels
+    minority = true != labels
+    guessed = found != labels
     assert report.minority_precision == pytest.approx((minority & guessed).sum() / guessed.sum())
     assert report.minority_recall == pytest.approx((minority & guessed).sum() / minority.sum())
 
@@ -93,20 +95,18 @@ def naive_calibration(probabilities, labels, bins=15):
 
 def test_scores_are_those_of_scikit_learn_and_of_a_plain_loop():
     probabilities, labels, contexts = made()
-    found, predicted = measure_scores(probabilities, labels, contexts), probabilities.argmax(axis=1)
-    assert found.balanced_accuracy == pytest.approx(
-        balanced_accuracy_score(labels, predicted), abs=1e-6
-    )
+    found = measure_scores(probabilities, labels, contexts)
+    predicted = probabilities.argmax(axis=1)
+    balanced = balanced_accuracy_score(labels, predicted)
+    assert found.balanced_accuracy == pytest.approx(balanced, abs=1e-6)
     assert found.macro_f1 == pytest.approx(f1_score(labels, predicted, average="macro"), abs=1e-6)
-    assert found.auroc == pytest.approx(
-        roc_auc_score(labels, probabilities, multi_class="ovr"), abs=1e-6
-    )
-    precisions = [
-        (labels[taken] == label).mean()
-        for label in range(4)
-        for context in range(3)
-        if (taken := (predicted == label) & (contexts == context)).any()
-    ]
+    auroc = roc_auc_score(labels, probabilities, multi_class="ovr")
+    assert found.auroc == pytest.approx(auroc, abs=1e-6)
+    precisions = []
+    for label, context in product(range(4), range(3)):
+        taken = (predicted == label) & (contexts == context)
+        if taken.any():
+            precisions.append((labels[taken] == label).mean())
     assert found.worst_group_precision == pytest.approx(min(precisions))
     assert found.calibration_error == pytest.approx(
         naive_calibration(probabilities, labels), abs=1e-5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,11 @@ def slow_files() -> dict[str, bytes]:
         "PPM of few greys": b"P6 1200 1200 7\n" + bytes(3 * 1200 * 1200),
         "JPEG of many scans": b"\xff\xda".join([head, *scans, *[shortest] * 200, end]),
     }
+
+
+def grid(*levels, count: int = 1) -> dict[str, int]:
+    """Return folders of so many images each, one for each choice of a name from every level."""
+    return {"/".join(names): count for names in product(*levels)}
 
 
 def make_folder(root: Path, cells: dict[str, int]) -> Path:

@@ -1,20 +1,18 @@
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 
 from pfdl.data import ContextImages, context_images, make_split, open_images
 from pfdl.data.context_images import HIDDEN_CONTEXT, INDEX, PIXELS, StoredImages, store_images
-from tests.data.image_files import encoded, make_folder, noise
+from tests.data.image_files import encoded, grid, make_folder, noise
 from tests.vision.tiny_images import TinySource
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    cells = {
-        f"{name}/{context}": 20
-        for name in ("cat", "dog")
-        for context in ("on grass", "on snow", "in town")
-    }
+    cells = grid(("cat", "dog"), ("on grass", "on snow", "in town"), count=20)
     return open_images(make_folder(tmp_path_factory.mktemp("data"), cells))
 
 
@@ -78,9 +76,8 @@ def test_a_source_is_asked_once_before_it_is_asked_by_many(folder, manifest):
     ContextImages(Slow(), manifest, "train", size=6)
     first = manifest.rows_of("train")[0].path
     assert calls[:2] == [("starts", first), ("ends", first)]
-    assert sorted(calls) == sorted(
-        (what, row.path) for row in manifest.rows_of("train") for what in ("starts", "ends")
-    )
+    paths = [row.path for row in manifest.rows_of("train")]
+    assert sorted(calls) == sorted(product(("starts", "ends"), paths))
 
 
 def test_a_file_changed_since_the_split_stops_the_run_before_it_starts(tmp_path):

@@ -8,18 +8,13 @@ import pytest
 
 from pfdl.data import make_split, open_images
 from pfdl.data.layout import PUBLISHED_CONTEXTS
-from tests.data.image_files import make_folder
-
-
-def grid(outer, inner, per_cell=1):
-    return {f"{one}/{two}": per_cell for one in outer for two in inner}
+from tests.data.image_files import grid, make_folder
 
 
 def classes_and_contexts(source):
-    return tuple(
-        sorted({getattr(sample, name) for sample in source.samples})
-        for name in ("class_name", "context")
-    )
+    classes = {sample.class_name for sample in source.samples}
+    contexts = {sample.context for sample in source.samples}
+    return sorted(classes), sorted(contexts)
 
 
 @pytest.mark.parametrize("layout", ["class/context", "context/class"])
@@ -82,9 +77,7 @@ def test_a_grid_with_few_gaps_is_asked_about_and_one_with_many_is_classes_first(
 
 
 def test_the_sets_of_the_data_are_read_alike(tmp_path):
-    make_folder(
-        tmp_path, {f"{part}/{cell}": 1 for part in ("train", "test") for cell in grid("ab", "xyz")}
-    )
+    make_folder(tmp_path, grid(("train", "test"), "ab", "xyz"))
     with pytest.raises(ValueError, match="can be read in two ways"):
         _ = open_images(tmp_path).samples
     with pytest.raises(ValueError, match="layout is 'domain/class'"):

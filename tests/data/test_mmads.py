@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -19,20 +21,14 @@ def plain_rejection(
     rows, labels = [], []
     while sum(map(len, labels)) < n:
         size = 20_000
-        z, v = rng.standard_normal((size, p)), rng.standard_normal((size, half))
+        z = rng.standard_normal((size, p))
+        v = rng.standard_normal((size, half))
         s = np.stack([0.8 * z[:, i] + 0.2 * z[:, i + 1] for i in range(half)], axis=1)
+        next_column = (np.arange(half) + 1) % half
         if setting == "s_to_v":
-            noise = rng.standard_normal((size, half))
-            v = np.stack(
-                [0.8 * s[:, j] + 0.2 * s[:, (j + 1) % half] + noise[:, j] for j in range(half)],
-                axis=1,
-            )
+            v = 0.8 * s + 0.2 * s[:, next_column] + rng.standard_normal((size, half))
         if setting == "v_to_s":
-            noise = rng.standard_normal((size, half))
-            s = np.stack(
-                [0.2 * v[:, j] + 0.8 * v[:, (j + 1) % half] + noise[:, j] for j in range(half)],
-                axis=1,
-            )
+            s = 0.2 * v + 0.8 * v[:, next_column] + rng.standard_normal((size, half))
         y = s @ beta + s[:, 0] * s[:, 1] * s[:, 2] + 0.3 * rng.standard_normal(size)
         probability = np.ones(size)
         for i in range(p // 10):
@@ -57,28 +53,23 @@ def plain_rejection(
 def test_exact_sampler_agrees_with_plain_rejection(setting, p, r):
     n = 6000
     data = make_mmads(n, p, r, setting, seed=1)
-    X, y = plain_rejection(n, p, r, setting, 2)
-    ours, theirs = np.column_stack([data.X, data.y]), np.column_stack([X, y])
+    ours = np.column_stack([data.X, data.y])
+    theirs = np.column_stack(plain_rejection(n, p, r, setting, 2))
     # Every marginal, every pairwise product and the product in y, each at a level that all of them
     # share.
     for j in range(p + 1):
         assert stats.ks_2samp(ours[:, j], theirs[:, j]).pvalue > 1e-4
-    products = [
-        (ours[:, i] * ours[:, j], theirs[:, i] * theirs[:, j])
-        for i in range(p + 1)
-        for j in range(i, p + 1)
-    ]
-    products.append(
-        (np.prod(ours[:, :3], axis=1) * ours[:, -1], np.prod(theirs[:, :3], axis=1) * theirs[:, -1])
-    )
-    for a, b in products:
+    for a, b in zip(products(ours), products(theirs), strict=True):
         assert abs(a.mean() - b.mean()) < 4.5 * np.sqrt(a.var() / n + b.var() / n)
     # The distance the selection looks at.
-    distance = (
-        ours[:, -1] - np.sign(r) * ours[:, p // 2],
-        theirs[:, -1] - np.sign(r) * theirs[:, p // 2],
-    )
-    assert stats.ks_2samp(*distance).pvalue > 1e-4
+    distances = [table[:, -1] - np.sign(r) * table[:, p // 2] for table in (ours, theirs)]
+    assert stats.ks_2samp(*distances).pvalue > 1e-4
+
+
+def products(table):
+    """Return each column times each, and the product of three columns in y times y."""
+    pairs = combinations_with_replacement(table.T, 2)
+    return [*(one * other for one, other in pairs), table[:, :3].prod(axis=1) * table[:, -1]]
 
 
 @pytest.fixture(scope="module")

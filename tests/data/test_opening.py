@@ -1,3 +1,4 @@
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from pfdl.data import ContextImages, Shapes, make_split, open_images
 from pfdl.data.manifest import Manifest
-from tests.data.image_files import encoded, make_folder, noise
+from tests.data.image_files import encoded, grid, make_folder, noise
 
 
 class Items(Dataset):
@@ -60,12 +61,8 @@ def test_sets_of_a_dataset_dictionary_are_its_own():
         {"train": HuggingFace(12), "test": HuggingFace(6, first=100)},
         columns={"context": "weather"},
     )
-    assert {(sample.split, sample.class_name, sample.context) for sample in source.samples} == {
-        (split, name, weather)
-        for split in ("train", "test")
-        for name in ("cat", "dog")
-        for weather in ("sun", "rain")
-    }
+    found = {(sample.split, sample.class_name, sample.context) for sample in source.samples}
+    assert found == set(product(("train", "test"), ("cat", "dog"), ("sun", "rain")))
     grouped = open_images(HuggingFace(), columns={"group": "weather"}).samples
     assert [(sample.context, sample.group) for sample in grouped[:3]] == [
         ("", "sun"),
@@ -183,10 +180,7 @@ def test_the_word_shapes_and_a_source_are_opened():
 
 
 def test_what_was_understood_is_told_in_two_lines(tmp_path):
-    make_folder(
-        tmp_path,
-        {f"class{number}\x1b[31m/{place}": 1 for number in range(10) for place in ("a", "b")},
-    )
+    make_folder(tmp_path, grid([f"class{number}\x1b[31m" for number in range(10)], "ab"))
     source = open_images(tmp_path, layout="class/context")
     first, second = make_split(source, validation_fraction=0).describe().splitlines()
     assert first.startswith("Images: 20, of 10 classes (class0\\x1b[31m, ")

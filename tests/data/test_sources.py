@@ -11,7 +11,7 @@ from pfdl.cli.main import main
 from pfdl.data import open_images
 from pfdl.data.images import check_relative, hash_bytes, path_inside, to_tensor
 from pfdl.data.sources import ImageFiles
-from tests.data.image_files import encoded, make_folder, noise
+from tests.data.image_files import encoded, grid, make_folder, noise
 from tests.processes import Forked
 
 
@@ -41,13 +41,10 @@ def test_folders_are_classes_and_contexts(tmp_path):
     ],
 )
 def test_sets_of_the_data_are_never_taken_for_classes(tmp_path, names, splits):
-    make_folder(tmp_path, {f"{name}/{label}": 1 for name in names for label in ("cat", "dog")})
-    sets = zip(names, splits, strict=True)
-    expected = [
-        (f"{name}/{label}/000.png", label, "", split)
-        for name, split in sets
-        for label in ("cat", "dog")
-    ]
+    make_folder(tmp_path, grid(names, ("cat", "dog")))
+    expected = []
+    for name, split in zip(names, splits, strict=True):
+        expected += [(f"{name}/{label}/000.png", label, "", split) for label in ("cat", "dog")]
     assert listed(open_images(tmp_path)) == sorted(expected)
 
 

@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 
 from pfdl.data import make_split, make_test_set, read_manifest
@@ -20,13 +22,11 @@ def sample(split, class_name, context, number, picture=None, group=""):
 
 
 def own_sets(counts, contexts=("",)):
-    return [
-        sample(split, name, context, number)
-        for split, count in counts.items()
-        for name in ("cat", "dog")
-        for context in contexts
-        for number in range(count)
-    ]
+    samples = []
+    for split, count in counts.items():
+        cells = product(("cat", "dog"), contexts, range(count))
+        samples += [sample(split, *cell) for cell in cells]
+    return samples
 
 
 def paths(manifest, name):

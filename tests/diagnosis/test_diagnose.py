@@ -1,6 +1,7 @@
 import dataclasses
 import itertools
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -98,13 +99,15 @@ def test_features_are_not_needed_and_do_not_change_the_answer():
     assert without.verdict() == found.verdict()[:-1]
 
 
+def mostly_at_home():
+    """Training images of three classes, each of which is usual in a context of its own."""
+    groups = product(range(3), repeat=2)
+    return {(label, context): 90 if context == label else 5 for label, context in groups}
+
+
 def test_no_on_these_contexts_is_no_all_clear_while_test_accuracy_is_low():
     _, labels, contexts = samples(n=3000, contexts=3)
-    training = {
-        (label, context): 90 if context == label else 5
-        for label in range(3)
-        for context in range(3)
-    }
+    training = mostly_at_home()
     clear = pfdl.diagnose(labels=labels, contexts=contexts, predictions=labels, training=training)
     assert clear.answer == "no"
     low = dataclasses.replace(clear, gap=Gap(0.9, 500, 0.6, 3000, in_training_mixture=0.9))
@@ -120,13 +123,8 @@ def test_no_sentence_contradicts_the_answer_and_no_percentage_exceeds_100():
         )
         follows = rng.random(80) < rng.choice([0.0, 0.3, 1.0])
         predictions = np.where(follows, contexts, labels)
-        training = {
-            (label, context): 90 if context == label else 5
-            for label in range(3)
-            for context in range(3)
-        }
         found = pfdl.diagnose(
-            features, labels, contexts, predictions=predictions, training=training
+            features, labels, contexts, predictions=predictions, training=mostly_at_home()
         )
         words = " ".join(found.verdict())
         assert max(float(number) for number in re.findall(r"([0-9.]+) %", words)) <= 100

@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -22,42 +24,36 @@ def draw(n=900, follow=0.0, seed=0, hard=0.0):
 
 
 def test_the_answer_is_right_over_many_draws():
-    answers = {
-        follow: [
-            measure_reliance(*draw(n=2000, follow=follow, hard=0.3, seed=seed), USUAL).answer
-            for seed in range(60)
-        ]
-        for follow in (0.0, 0.3)
-    }
-    assert "yes" not in answers[0.0]
-    assert answers[0.0].count("no") > 50
-    assert answers[0.3] == ["yes"] * 60
+    honest = answers_over_draws(follow=0.0)
+    assert "yes" not in honest
+    assert honest.count("no") > 50
+    assert answers_over_draws(follow=0.3) == ["yes"] * 60
+
+
+def answers_over_draws(follow):
+    drawn = [draw(n=2000, follow=follow, hard=0.3, seed=seed) for seed in range(60)]
+    return [measure_reliance(*one, USUAL).answer for one in drawn]
 
 
 def test_the_effect_is_that_of_a_regression_image_by_image():
     labels, contexts, answers = draw(follow=0.3, hard=0.4, seed=5)
     found = measure_reliance(labels, contexts, answers, USUAL)
     right = (labels == answers).astype(float)
-    home = np.array(
-        [USUAL[label] == context for label, context in zip(labels, contexts, strict=True)],
-        dtype=float,
-    )
+    home = np.array([USUAL[label] for label in labels]) == contexts
     design = np.column_stack(
         [home, labels[:, None] == CLASSES, (contexts[:, None] == CONTEXTS)[:, 1:]]
     ).astype(float)
     coefficients = np.linalg.lstsq(design, right, rcond=None)[0]
     assert found.effect == pytest.approx(coefficients[0], abs=1e-9)
-    rest = np.array(
-        [
-            right[i] - right[(labels == labels[i]) & (contexts == contexts[i])].mean()
-            for i in range(len(labels))
-        ]
-    )
+    rest = right.copy()
+    for label, context in product(CLASSES, CONTEXTS):
+        group = (labels == label) & (contexts == context)
+        rest[group] -= right[group].mean()
     inverse = np.linalg.pinv(design.T @ design)
     sandwich = inverse @ (design.T * rest**2) @ design @ inverse
     assert found.effect_error == pytest.approx(np.sqrt(sandwich[0, 0]), rel=0.05)
-    assert found.in_usual == pytest.approx(right[home == 1].mean())
-    assert found.elsewhere == pytest.approx(right[home == 0].mean())
+    assert found.in_usual == pytest.approx(right[home].mean())
+    assert found.elsewhere == pytest.approx(right[~home].mean())
 
 
 def test_a_context_that_is_hard_for_all_is_no_reliance():
@@ -153,8 +149,8 @@ def test_association_is_seen_and_chance_is_not():
     )
     rng = np.random.default_rng(0)
     for _ in range(200):
-        table = rng.multinomial(300, [1 / 9] * 9).reshape(3, 3)
-        assert not goes_together({(i, j): int(table[i, j]) for i in range(3) for j in range(3)})
+        counts = rng.multinomial(300, [1 / 9] * 9).tolist()
+        assert not goes_together(dict(zip(product(range(3), repeat=2), counts, strict=True)))
     assert not goes_together({("cow", "grass"): 60, ("camel", "grass"): 60})
 
 

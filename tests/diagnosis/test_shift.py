@@ -17,16 +17,23 @@ def groups_of(accuracy, samples=200):
     return [GroupAccuracy(*key, share, samples) for key, share in accuracy.items()]
 
 
+def shifted_weights(exponent):
+    """Return the weight of each group; classes keep theirs, their contexts are drawn anew."""
+    weights = {}
+    for label, share in (("cow", 100 / 150), ("camel", 50 / 150)):
+        powers = {key: count**exponent for key, count in TRAINING.items() if key[0] == label}
+        total = sum(powers.values())
+        weights |= {key: share * power / total for key, power in powers.items()}
+    return weights
+
+
 def test_the_curve_is_that_of_a_plain_loop():
     curve = accuracy_under_shift(groups_of(TRUE), TRAINING)
     for place, exponent in enumerate(np.linspace(1, -1, 21)):
         expected = variance = 0.0
-        for label, share in (("cow", 100 / 150), ("camel", 50 / 150)):
-            powers = {key: count**exponent for key, count in TRAINING.items() if key[0] == label}
-            for key, power in powers.items():
-                weight = share * power / sum(powers.values())
-                expected += weight * TRUE[key]
-                variance += weight**2 * GroupAccuracy(*key, TRUE[key], 200).variance
+        for key, weight in shifted_weights(exponent).items():
+            expected += weight * TRUE[key]
+            variance += weight**2 * GroupAccuracy(*key, TRUE[key], 200).variance
         assert curve.accuracy[place] == pytest.approx(expected)
         assert curve.standard_error[place] == pytest.approx(np.sqrt(variance))
     np.testing.assert_allclose(curve.shift, np.linspace(0, 1, 21))

@@ -1,3 +1,4 @@
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -147,8 +148,7 @@ def test_the_classifier_trains_in_lightning_as_without_it_and_logs_its_validatio
     assert logged["val_accuracy"] == pytest.approx(right.mean().item())
     groups = [
         right[(labels == label) & (contexts == context)].mean()
-        for label in (0, 1)
-        for context in (0, 1)
+        for label, context in product((0, 1), repeat=2)
     ]
     assert logged["val_worst_group"] == pytest.approx(min(groups).item())
     with pytest.raises(ValueError, match="needs the context of every sample"):

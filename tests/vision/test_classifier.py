@@ -1,3 +1,5 @@
+from itertools import chain
+
 import pytest
 import torch
 from torch import nn
@@ -51,8 +53,8 @@ def test_the_schedule_is_the_papers_by_default():
     assert optimizer.defaults["momentum"] == 0.9
     assert found == pytest.approx([0.01] * 80 + [0.001] * 80 + [0.0001])
     assert rates(make(epochs=1), 2)[1] == pytest.approx([0.01, 0.001])
-    owned = {id(value) for group in optimizer.param_groups for value in group["params"]}
-    assert owned == {id(value) for value in model.backbone.parameters()}
+    owned = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+    assert set(map(id, owned)) == set(map(id, model.backbone.parameters()))
 
 
 def test_adamw_and_a_cosine():

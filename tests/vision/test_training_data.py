@@ -1,3 +1,4 @@
+from itertools import chain
 from types import SimpleNamespace
 
 import numpy as np
@@ -92,13 +93,11 @@ def test_the_way_of_inferring_can_be_chosen(monkeypatch):
 
 def test_contexts_of_validation_images_are_inferred_together_with_those_of_training():
     data = make(contexts="inferred", select="worst-group")
-    contexts = torch.cat(
-        [data.train_set.contexts, *(contexts for _, _, contexts, _ in data.validation_loader())]
-    )
+    held_out = [contexts for _, _, contexts, _ in data.validation_loader()]
+    contexts = torch.cat([data.train_set.contexts, *held_out])
     sets = [data.train_set, data._sets["validation"]]
-    images, labels = (
-        torch.cat([getattr(one, name) for one in sets]) for name in ("images", "labels")
-    )
+    images = torch.cat([one.images for one in sets])
+    labels = torch.cat([one.labels for one in sets])
     assert contexts.tolist() == infer_contexts(images, labels, seed=0).tolist()
 
 
@@ -115,7 +114,8 @@ def test_the_sampler_of_groups_is_that_of_the_library():
 
 def test_an_epoch_can_begin_in_its_middle():
     loader = make(seed=1).train_loader()
-    expected, found = list(loader.read(2)), list(loader.read(2, first=3))
+    expected = list(loader.read(2))
+    found = list(loader.read(2, first=3))
     assert len(found) == len(expected) - 3
     for here, there in zip(found, expected[3:], strict=True):
         assert all(map(torch.equal, here, there))
@@ -133,7 +133,7 @@ def test_processes_have_as_many_samples_each_however_they_come_out(processes):
             for rank in range(processes)
         ]
         assert {len(part) for part in parts} == {-(-size // processes)}
-        assert {index for part in parts for index in part} == set(range(size))
+        assert set(chain.from_iterable(parts)) == set(range(size))
 
 
 @pytest.mark.parametrize("sampler", ["shuffle", "groups"])
@@ -166,9 +166,8 @@ def test_workers_give_the_same_batches_and_loading_draws_no_chance():
 
 def test_the_validation_set_is_held_out_of_training_and_may_be_absent():
     data = make()
-    validation = {
-        image.numpy().tobytes() for images, *_ in data.validation_loader() for image in images
-    }
+    held_out = torch.cat([images for images, *_ in data.validation_loader()])
+    validation = {image.numpy().tobytes() for image in held_out}
     training = {image.numpy().tobytes() for image in data._sets["train"].images}
     assert validation
     assert not validation & training
