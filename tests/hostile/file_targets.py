@@ -38,6 +38,7 @@ from tests.hostile.tampering import (
     check_sentence,
     damaged,
     damages,
+    encode,
     make_special,
     records,
     tampered,
@@ -51,10 +52,6 @@ EVALUATION = "evaluations/test.json"
 
 def as_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
     return encode("\n".join([",".join(heading), *(",".join(row) for row in rows)]))
-
-
-def encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 lines = st.tuples(
@@ -114,33 +111,16 @@ def manifests(folder: Path, table: bytes, parameters: Any) -> None:
         answered(open_source, "shapes", DataOptions(), manifest)
 
 
-cells = (
-    st.sampled_from(
-        [
-            "",
-            "a.png",
-            "b/c.png",
-            "../a.png",
-            "/a.png",
-            "-1",
-            "1",
-            "train",
-            "e\u0301",
-            "\xe9",
-            "a\0b",
-        ]
-    )
-    | words
-)
+TABLES = ("m.csv", "m.tsv", "m.txt", "m.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt")
+PATHS = ("", "a.png", "b/c.png", "../a.png", "/a.png", "a\0b")
+cells = st.sampled_from([*PATHS, "-1", "1", "train", "e\u0301", "\xe9"]) | words
 
 
 @target(
     lambda: (
         st.sampled_from([",", ";", "\t", "|", " "]),
         st.lists(st.lists(cells, max_size=4), max_size=5),
-        st.sampled_from(
-            ["m.csv", "m.tsv", "m.txt", "m.parquet", "list_attr_celeba.csv", "list_attr_celeba.txt"]
-        ),
+        st.sampled_from(TABLES),
         st.binary(max_size=30),
     ),
     lambda: [
@@ -158,7 +138,7 @@ def tables_of_images(
     folder: Path, separator: str, rows: Sequence[Sequence[str]], name: str, partition: bytes
 ) -> None:
     lines = [separator.join(row) for row in [("path", "label", "context", "split"), *rows]]
-    content = "\n".join(lines).encode("utf-8", "surrogatepass")
+    content = encode("\n".join(lines))
     (folder / name).write_bytes(b"2\n" * name.endswith(".txt") + content)
     if "celeba" in name:
         (folder / name.replace("attr_celeba", "eval_partition")).write_bytes(partition)
@@ -170,29 +150,12 @@ def tables_of_images(
         assert len({file.class_name for file in listed[0]}) > 1
 
 
+FOLDERS = ("a", "A", "train", "test", "on grass", "photo", "sketch", "e\u0301", "\xe9", "x(a)")
+
+
 @target(
     lambda: (
-        st.lists(
-            st.lists(
-                st.sampled_from(
-                    [
-                        "a",
-                        "A",
-                        "train",
-                        "test",
-                        "on grass",
-                        "photo",
-                        "sketch",
-                        "e\u0301",
-                        "\xe9",
-                        "x(a)",
-                    ]
-                ),
-                min_size=1,
-                max_size=4,
-            ),
-            max_size=12,
-        ),
+        st.lists(st.lists(st.sampled_from(FOLDERS), min_size=1, max_size=4), max_size=12),
         st.sampled_from([None, "class/context", "context/class", "a/b"]),
     ),
 )

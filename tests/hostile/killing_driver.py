@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import typer
@@ -139,7 +139,10 @@ def end_of(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def content(folder: Path) -> dict[str, bytes]:
+Content = dict[str, bytes]
+
+
+def content(folder: Path) -> Content:
     """What a run left, file by file, without what follows the clock."""
     found = {}
     for path in folder.rglob("*"):
@@ -171,8 +174,47 @@ def _bits(tensor: torch.Tensor) -> list[Any]:
     return [str(tensor.dtype), *tensor.shape, tensor.numpy().tobytes().hex()]
 
 
+class Kill(NamedTuple):
+    """When a run is killed: in a write, by its number, or after so many seconds."""
+
+    kind: str
+    when: float
+
+    def of(self, command: Command, output: Path, data: Path, log: Path) -> bool:
+        """Start a run and kill it; return whether it had not ended before."""
+        in_write = int(self.when) if self.kind == "write" else 0
+        pid = start(command, output, data, log, kill_at=in_write)
+        if self.kind == "time":
+            time.sleep(self.when)
+            os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the number is still its own
+        return end_of(pid) == -signal.SIGKILL
+
+
+def choose_kills(command: Command, writes: int, seconds: float) -> list[Kill]:
+    """Return the kills in the writes of a run, the last one first, and some at random."""
+    chance = random.Random(0)
+    every = 1 if command is train else 1 + writes // MOST_WRITES
+    in_writes = [Kill("write", number) for number in range(writes, 0, -every)]
+    return in_writes + [
+        Kill("time", chance.uniform(0.05, 0.9) * seconds) for _ in range(RANDOM_KILLS)
+    ]
+
+
+def rerun(command: Command, output: Path, data: Path, log: Path, expected: Content) -> list[str]:
+    """Run a command again; return the names of files that differ from the expected ones, or how it
+    failed.
+    """
+    if (ended := end_of(start(command, output, data, log))) != 0:
+        return [f"the rerun ended with {ended}: {log.read_text()[-3000:]}"]
+    found = content(output)
+    names = {*found, *expected}
+    return sorted(name for name in names if found.get(name) != expected.get(name))
+
+
 def kill_at_many_instants(command: Command, scratch: Path) -> dict[str, Any]:
-    data, log, whole = pictures(scratch / "data"), scratch / "log", scratch / "whole"
+    data = pictures(scratch / "data")
+    log = scratch / "log"
+    whole = scratch / "whole"
     with redirect_stdout(
         sys.stderr
     ):  # all that is slow at first is done here, once, and inherited by every run
@@ -181,39 +223,24 @@ def kill_at_many_instants(command: Command, scratch: Path) -> dict[str, Any]:
     began = time.monotonic()
     if end_of(start(command, whole, data, log)) != 0:
         raise SystemExit(log.read_text())
-    duration = time.monotonic() - began
+    seconds = time.monotonic() - began
     expected = content(whole)
     writes = int(whole.with_suffix(".writes").read_text())
-    chance = random.Random(0)
-    every = 1 if command is train else 1 + writes // MOST_WRITES
-    instants = [("write", number) for number in range(writes, 0, -every)]
-    instants += [("time", chance.uniform(0.05, 0.9) * duration) for _ in range(RANDOM_KILLS)]
-    killed, different = 0, {}
-    in_writes = sum(kind == "write" for kind, _ in instants)
-    for kind, when in instants:
-        output = scratch / "killed"
+    kills = choose_kills(command, writes, seconds)
+    killed = 0
+    different = {}
+    output = scratch / "killed"
+    for kill in kills:
         shutil.rmtree(output, ignore_errors=True)
-        pid = start(command, output, data, log, kill_at=when if kind == "write" else 0)
-        if kind == "time":
-            time.sleep(when)
-            os.kill(pid, signal.SIGKILL)  # not waited for yet, so that the number is still its own
-        ended = end_of(pid)
-        killed += ended == -signal.SIGKILL
+        killed += kill.of(command, output, data, log)
         if command is split:  # it writes where the user wants, which nobody tidies
             for litter in output.glob(f"{_files.TEMPORARY}*"):
                 litter.unlink()
-        if (ended := end_of(start(command, output, data, log))) != 0:
-            different[f"{kind} {when}"] = [
-                f"the rerun ended with {ended}: {log.read_text()[-3000:]}"
-            ]
-        elif (found := content(output)) != expected:
-            names = {*found, *expected}
-            different[f"{kind} {when}"] = sorted(
-                name for name in names if found.get(name) != expected.get(name)
-            )
+        if names := rerun(command, output, data, log, expected):
+            different[f"{kill.kind} {kill.when}"] = names
     return {
         "writes": writes,
-        "kills in writes": in_writes,
+        "kills in writes": len(kills) - RANDOM_KILLS,
         "killed": killed,
         "files": sorted(expected),
         "different": different,

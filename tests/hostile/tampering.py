@@ -92,13 +92,10 @@ def attack(target: Target, scratch: Path) -> None:
 def bounded_memory() -> Iterator[None]:
     """Let a bomb be a MemoryError instead of the end of the machine."""
     resource = pytest.importorskip("resource")
-    pages = (
-        int(Path("/proc/self/statm").read_text().split()[0])
-        if Path("/proc/self/statm").exists()
-        else 0
-    )
     before = resource.getrlimit(resource.RLIMIT_AS)
-    if pages:
+    in_use = Path("/proc/self/statm")
+    if in_use.exists():
+        pages = int(in_use.read_text().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
     try:
         yield
@@ -152,6 +149,10 @@ changes_of_bytes = st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4
 damages = st.just(UNDAMAGED) | st.builds(Damage, changes_of_bytes, st.integers(0, 60))
 
 
+def encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 def damaged(content: bytes, damage: Damage) -> bytes:
     changed = bytearray(content)
     for place, new in damage.changes:
@@ -199,16 +200,19 @@ def records(**parts: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]
 @st.composite
 def tensors(draw: st.DrawFn, like: torch.Tensor | None = None) -> torch.Tensor:
     """Tensors of odd shapes and kinds; of the right shape too where there is one."""
-    shape = draw(
-        st.sampled_from(
-            [*SHAPES, *([tuple(like.shape), tuple(like.shape[::-1])] if like is not None else [])]
-        )
-    )
-    dtype = draw(
-        st.sampled_from([*FLOATS, *WHOLE, *([like.dtype] * 3 if like is not None else [])])
-    )
+    shapes = list(SHAPES)
+    dtypes = [*FLOATS, *WHOLE]
+    if like is not None:
+        shapes += [tuple(like.shape), tuple(like.shape[::-1])]
+        dtypes += [like.dtype] * 3
+    shape = draw(st.sampled_from(shapes))
+    dtype = draw(st.sampled_from(dtypes))
     fill = draw(st.sampled_from([0, 1, -1, 1e30, float("nan"), float("inf")]))
     return torch.full(shape, fill if dtype.is_floating_point else 0, dtype=torch.float64).to(dtype)
+
+
+ADDED = ("fused", "foreach", "capturable", "amsgrad", "params")
+"""What would choose how a step is taken."""
 
 
 @st.composite
@@ -231,11 +235,9 @@ def tampered(draw: st.DrawFn, original: Any) -> Any:
         elif action == "lose":
             del container[key]
         elif action == "add" and isinstance(container, dict):
-            container[
-                draw(
-                    words | st.sampled_from(["fused", "foreach", "capturable", "amsgrad", "params"])
-                )
-            ] = draw(values | tensors() | st.just(True))
+            container[draw(words | st.sampled_from(ADDED))] = draw(
+                values | tensors() | st.just(True)
+            )
         elif action == "swap":
             other, name = places[draw(st.integers(0, len(places) - 1))]
             container[key] = copy.deepcopy(other[name])
