@@ -199,3 +199,21 @@ def test_the_screen_does_not_depend_on_units(data):
         found = LeakScreen().fit(scaled, unit * data.y).explain()
         assert found["decision"].equals(screen["decision"])
         assert np.allclose(found[["m", "k", "share"]], screen[["m", "k", "share"]])
+
+
+def test_a_wide_table_and_a_label_of_many_classes_are_refused_before_they_take_long(monkeypatch):
+    """A cube of the columns, or of the classes, would take minutes and many GB."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 800)), rng.standard_normal(60)
+    X[:, 5] = 1.0
+    X[:, 6] = 2 * y
+    monkeypatch.setattr("pfdl.tabular.moments.qr", None)
+    screen = LeakScreen().fit(X, y)
+    assert screen.explain().loc[["x5", "x6"], "decision"].tolist() == [
+        "constant",
+        "copy of the label",
+    ]
+    assert screen.get_support().sum() == 799
+    names = [f"name {number}" for number in range(5000)]
+    screen = LeakScreen().fit(np.zeros((5000, 1)), names)
+    assert screen.verdict_.startswith("The label has more than 300 classes")

@@ -32,8 +32,10 @@ from pfdl.tabular.moments import (
     IndexArray,
     Mask,
     Moments,
+    has_more_independent_columns,
     independent_columns,
     label_functions,
+    varying,
 )
 from pfdl.tabular.selection import Sample, sure_followers
 
@@ -63,6 +65,8 @@ LEFT_OUT = (FOLLOWS_LABEL, ISOLATED, CHANGES, COPY, PAIR)
 
 #: Rows that are judged, at most: a sample of so many says as much, and ranking takes time.
 MOST_ROWS = 100_000
+#: A label of more classes is not judged: each of them is a function that columns are regressed on.
+MOST_CLASSES = 300
 #: A value in fewer rows than these may lie where it does by chance.
 _LEAST_ROWS_OF_COPY = 10
 #: Of a column the label must explain this much before it is compared with it in full.
@@ -83,6 +87,7 @@ class Outcome(enum.Enum):
     NOTHING = "no column behaves like an effect of the label"
     TOO_SMALL = "{rows:.0f} rows of {columns} columns are too few to judge"
     NO_OTHERS = "a column is judged by others, and there are none that vary"
+    MANY_CLASSES = f"the label has more than {MOST_CLASSES} classes, too many to judge by"
     CONSTANT_LABEL = "the label is constant, so there is nothing to screen for"
 
 
@@ -189,6 +194,9 @@ def screen_table(table: Table, *, drop: Drop, seed: int) -> Screening:
 
 def _screen(table: Table, drop: Drop, seed: int) -> Screening:
     found = _nothing_found(table)
+    if not table.number and len(np.unique(table.y)) > MOST_CLASSES:
+        found.outcome = Outcome.MANY_CLASSES
+        return found
     y = normal_scores(table.y.astype(np.float64)) if table.number else table.y
     label = label_functions(y, table.number, table.weight)
     if not label.shape[1]:
@@ -197,14 +205,28 @@ def _screen(table: Table, drop: Drop, seed: int) -> Screening:
     moments = Moments.of(column_scores(table.X), label, table.weight)
     found.rows = moments.rows
     aside = table.unjudged != ""
-    if _are_enough(moments, 0):
+    most = _most_columns(moments)
+    if most >= 0:
         aside |= _find_copies(found, table, moments, ~aside)
+    if has_more_independent_columns(moments, aside, max(most, 1)):
+        found.decision[~varying(moments, aside) & ~aside] = CONSTANT
+        found.outcome = Outcome.TOO_SMALL
+    else:
+        _judge_independent(found, table, moments, aside, drop, seed)
+    _decide(found, table, drop)
+    return found
+
+
+def _judge_independent(
+    found: Screening, table: Table, moments: Moments, aside: Mask, drop: Drop, seed: int
+) -> None:
+    """Enter what is found of linearly independent columns, and of those that follow from them."""
     independent, combination = independent_columns(moments, aside)
     goes_into = np.abs(combination) > _WEIGHT_THAT_COUNTS
     found.decision[~goes_into.any(axis=0) & ~aside] = CONSTANT
     if len(independent) < 2:
         found.outcome = Outcome.NO_OTHERS
-    elif not _are_enough(moments, len(independent)):
+    elif len(independent) > _most_columns(moments):
         found.outcome = Outcome.TOO_SMALL
     else:
         core = moments.subset(independent)
@@ -212,8 +234,6 @@ def _screen(table: Table, drop: Drop, seed: int) -> Screening:
         if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
             core = _look_at_values(found, table, independent, drop, seed)
         _compare_explained(found, core, independent, table.number)
-    _decide(found, table, drop)
-    return found
 
 
 def _nothing_found(table: Table) -> Screening:
@@ -242,9 +262,11 @@ def _nothing_found(table: Table) -> Screening:
     )
 
 
-def _are_enough(moments: Moments, columns: int) -> bool:
-    """Return whether there are rows enough to judge so many columns."""
-    return moments.rows >= 2 * (columns + len(moments.label)) + 10
+def _most_columns(moments: Moments) -> int:
+    """Return how many columns there are rows enough to judge; negative if there are too few rows
+    for the label alone.
+    """
+    return math.floor((moments.rows - 10) / 2) - len(moments.label)
 
 
 def _find_copies(found: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
