@@ -2,6 +2,8 @@ import re
 import shutil
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
@@ -230,3 +232,30 @@ def test_contexts_that_a_table_names_later_are_measured_and_the_advice_runs(tmp_
     assert "--contexts known" in advised
     again = typed(f"train {advised} --device cpu --no-export")
     assert "plain-groups" in again.output
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([f"day {number}" for number in range(60)], "Note: The number of unique classes"),
+        ([1e308, -1e308] * 30, "their squares leave the range of floats"),
+    ],
+)
+def test_what_libraries_warn_of_is_a_note_or_a_sentence(column, words, tmp_path):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "y"])
+    table["y" if isinstance(column[0], str) else "a"] = column
+    table.to_csv(tmp_path / "table.csv", index=False)
+    result = typed(
+        f"diagnose {tmp_path / 'table.csv'} --target y -o {tmp_path / 'page.html'}",
+        fails="squares" in words,
+    )
+    assert words in result.output
+
+
+def test_a_sentence_names_the_first_of_very_many_columns(tmp_path):
+    names = [f"column-{number}" for number in range(9_000)] + ["x" * 9_000]
+    (tmp_path / "table.csv").write_text(",".join(names) + "\n")
+    shown = typed(f"diagnose {tmp_path / 'table.csv'} --target y", fails=True).output
+    assert "has no column 'y'; it has 'column-0'" in shown
+    assert len(shown) < 1_000

@@ -13,6 +13,10 @@ _BEFORE_FORMULA = re.compile(r"""(^|[;\t|\n])(?=[ "]*[=+@\t-])""")
 end a line.
 """
 
+_NAMES_SHOWN = 30
+_LETTERS_SHOWN = 60
+"""Of what a file names, in one sentence."""
+
 
 def printable(text: object) -> str:
     r"""Return a text whose control characters are written out, so that a name cannot steer the
@@ -60,6 +64,24 @@ def spreadsheet_cell(text: str) -> str:
         ("'=1+1", "a;'=1+1", 'a = b')
     """
     return _BEFORE_FORMULA.sub(r"\1'", text.replace("\r", " "))
+
+
+def quoted(names: Iterable[object]) -> str:
+    """Return names in quotes for a sentence, the first of very many, and of a very long one its
+    beginning.
+
+    Example:
+        >>> quoted(["a", 2]), quoted(["x" * 99]) == repr("x" * 60 + "…")
+        ("'a', '2'", True)
+    """
+    texts = [str(name) for name in names]
+    shown = [
+        repr(text if len(text) <= _LETTERS_SHOWN else f"{text[:_LETTERS_SHOWN]}…")
+        for text in texts[:_NAMES_SHOWN]
+    ]
+    if len(texts) > _NAMES_SHOWN:
+        shown.append(f"{len(texts) - _NAMES_SHOWN} more")
+    return ", ".join(shown)
 
 
 def json_or_text(text: str) -> Any:

@@ -212,9 +212,11 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     from pfdl.tabular.reading import read_table
 
     X, y, notes = read_table(path, target, complete=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LeakWarning)  # the verdict says it, and what to do
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         screen = LeakScreen().fit(X, y)
+    # What a LeakWarning says, the verdict says, too
+    notes += [str(one.message) for one in caught if one.category is not LeakWarning]
     for note in notes:
         typer.echo(f"Note: {printable(note)}", err=True)
     suspects = screen.suspects_

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfdl._internal.files import format_json, read_bytes_file, read_json, write_together
-from pfdl._internal.text import printable
+from pfdl._internal.text import printable, quoted
 from pfdl.data.images import BadImageError, check_relative, hash_bytes
 
 FORMAT = "pfdl-manifest-1"
@@ -132,8 +132,7 @@ class Manifest:
         rows = tuple(row for row in self.rows if set_name in row.sets)
         if not rows:
             raise ValueError(
-                f"the manifest has no set {set_name!r}; it has"
-                f" {', '.join(map(repr, self.set_names))}."
+                f"the manifest has no set {set_name!r}; it has {quoted(self.set_names)}."
             )
         return rows
 

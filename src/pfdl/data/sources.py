@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
+from pfdl._internal.text import quoted
 from pfdl._internal.threads import map_in_threads
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import (
@@ -211,8 +212,7 @@ class ImageFiles:
         )
         if lost:
             then = (
-                f"No usable image is left in {', '.join(map(repr, lost))}; repair the images or"
-                " remove the class."
+                f"No usable image is left in {quoted(lost)}; repair the images or remove the class."
             )
             raise ValueError(describe_bad_images(self.root, bad, then))
         return Listing(tuple(samples), tuple(bad), description)

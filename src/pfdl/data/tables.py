@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pfdl._internal.files import read_frame
+from pfdl._internal.text import quoted
 from pfdl._internal.validation import check_choice
 from pfdl.data.images import BadImage, BadImageError, check_relative, path_inside
 from pfdl.data.layout import SPLIT_NAMES
@@ -72,9 +73,7 @@ def find_columns(
     found: dict[str, str] = {}
     for role, usual in _USUAL_NAMES.items():
         if role in given and given[role] not in names:
-            raise ValueError(
-                f"{table} has no column {given[role]!r}; it has {', '.join(map(repr, names))}."
-            )
+            raise ValueError(f"{table} has no column {given[role]!r}; it has {quoted(names)}.")
         guesses = [name for name in names if name.lower() in usual]
         guesses.sort(key=lambda name: usual.index(name.lower()))
         if role in given or guesses:
@@ -82,7 +81,7 @@ def find_columns(
         elif role in needed:
             raise ValueError(
                 f"{table} has no column called {' or '.join(usual)}; say which of"
-                f" {', '.join(map(repr, names))} is the {role} (on the command line: --columns"
+                f" {quoted(names)} is the {role} (on the command line: --columns"
                 f" {role}=NAME)."
             )
     return found
@@ -242,10 +241,7 @@ def _reasons(bad: list[BadImage], other_sets: Counter[str]) -> str:
     if bad:
         return f"; the first one {bad[0].path!r} {bad[0].reason}"
     if other_sets:
-        return (
-            f": its sets are {', '.join(map(repr, other_sets))} instead of train, val and test (or"
-            " 0, 1 and 2)"
-        )
+        return f": its sets are {quoted(other_sets)} instead of train, val and test (or 0, 1 and 2)"
     return ""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pfdl._internal import files
+from pfdl._internal.text import quoted
 from pfdl.tabular.validation import identifies_rows
 from pfdl.tabular.visible import describe_edges, describe_missing_label
 
@@ -61,8 +62,7 @@ def _read(path: Path, target: str) -> pd.DataFrame:
     table = files.read_frame(path, limit=_MOST_BYTES)
     table.columns = [str(name) for name in table.columns]
     if target not in table.columns:
-        names = ", ".join(map(repr, table.columns))
-        raise ValueError(f"{path} has no column {target!r}; it has {names}.")
+        raise ValueError(f"{path} has no column {target!r}; it has {quoted(table.columns)}.")
     return table
 
 
@@ -81,10 +81,9 @@ def _columns_to_judge(table: pd.DataFrame, target: str) -> tuple[pd.DataFrame, l
             keys.append(name)
     notes = []
     if words:
-        notes.append(f"not judged, as they are not numeric: {', '.join(map(repr, words))}.")
+        notes.append(f"not judged, as they are not numeric: {quoted(words)}.")
     if keys:
-        names = ", ".join(map(repr, keys))
-        notes.append(f"not judged, as they number or identify the rows: {names}.")
+        notes.append(f"not judged, as they number or identify the rows: {quoted(keys)}.")
     numeric = table.drop(columns=[*words, *keys])
     return numeric.replace([np.inf, -np.inf], np.nan), notes
 
@@ -95,10 +94,8 @@ def _check_enough(whole: pd.DataFrame, numeric: pd.DataFrame, path: Path, target
         raise ValueError(f"{path} has no numeric columns to predict {target!r} from.")
     if len(whole) < 2:
         gaps = numeric.isna().sum()
-        raise ValueError(
-            f"{path} has {len(whole)} complete rows, too few: of {len(numeric)}, {gaps.max()} have"
-            f" no {gaps.idxmax()!r}."
-        )
+        holes = f": of {len(numeric)}, {gaps.max()} have no {gaps.idxmax()!r}" * bool(gaps.any())
+        raise ValueError(f"{path} has {len(whole)} complete rows, too few{holes}.")
     if whole[target].nunique() < 2:
         raise ValueError(
             f"{target!r} has the same value in all complete rows of {path}; there is nothing to"

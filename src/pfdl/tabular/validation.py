@@ -199,7 +199,8 @@ def identifies_rows(values: NDArray[Any], name: str) -> bool:
         return False
     if not np.isfinite(values).all() or (values != np.round(values)).any():
         return False
-    steps = np.diff(values.astype(np.float64))
+    with np.errstate(over="ignore"):
+        steps = np.diff(values.astype(np.float64))
     if (steps == steps[0]).all():
         return bool(steps[0] != 0)
     plain = name.strip().lower().translate(str.maketrans("", "", " _."))
@@ -250,7 +251,8 @@ def _check_range(X: FloatArray, names: Sequence[str]) -> None:
     range of floats.
     """
     largest = np.fmax.reduce(np.abs(X), axis=0)
-    spread = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
+    with np.errstate(over="ignore"):
+        spread = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
     for j in np.flatnonzero((largest > _LARGEST) | ((spread > 0) & (spread < _SMALLEST))).tolist():
         raise ValueError(
             f"column {names[j]!r} holds values up to {largest[j]:.3g} that differ by"
