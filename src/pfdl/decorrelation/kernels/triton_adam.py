@@ -21,6 +21,8 @@ from torch.nn import Parameter
 from torch.optim import Adam, AdamW, Optimizer
 from triton.language import constexpr
 
+from pfdl.decorrelation.kernels.triton_kernels import load, store, stretch
+
 LENGTH = 1024
 """Numbers a program works on."""
 
@@ -124,8 +126,7 @@ def take_step(
 
 @triton.jit
 def _square_sum(gradient, tile, size, LENGTH: constexpr):
-    place = tile * LENGTH + tl.arange(0, LENGTH)
-    g = tl.load(gradient + place, mask=place < size, other=0.0)
+    g = load(gradient, stretch(tile, LENGTH), size)
     return tl.sum(g * g, axis=0)
 
 
@@ -181,11 +182,9 @@ def _judge(
 ):
     acc = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, programs, LENGTH):
-        place = start + tl.arange(0, LENGTH)
-        acc += tl.load(partial + place, mask=place < programs, other=0.0)
+        acc += load(partial, start + tl.arange(0, LENGTH), programs)
     for start in range(0, p, LENGTH):
-        place = start + tl.arange(0, LENGTH)
-        acc += tl.load(unexplained + place, mask=place < p, other=0.0)
+        acc += load(unexplained, start + tl.arange(0, LENGTH), p)
     skip = tl.where(tl.abs(tl.sum(acc, axis=0)) < float("inf"), 0.0, 1.0)  # false for NaN, too
     tl.store(verdict, skip)
     tl.store(seen, tl.maximum(tl.load(seen), skip))
@@ -212,20 +211,19 @@ def _adam(
     shrink,
     LENGTH: constexpr,
 ):
-    place = tile * LENGTH + tl.arange(0, LENGTH)
-    inside = place < size
-    x = tl.load(parameter + place, mask=inside, other=0.0)
-    g = tl.load(gradient + place, mask=inside, other=0.0) + decay * x
-    m = tl.load(first + place, mask=inside, other=0.0)
-    v = tl.load(second + place, mask=inside, other=0.0)
+    place = stretch(tile, LENGTH)
+    x = load(parameter, place, size)
+    g = load(gradient, place, size) + decay * x
+    m = load(first, place, size)
+    v = load(second, place, size)
     m += new1 * (g - m)
     v = beta2 * v + new2 * (g * g)
     rate = tl.load(corrections)
     denominator = tl.sqrt(v) * tl.load(corrections + 1) + eps
     x = x - shrink * x - rate * m / denominator
-    tl.store(parameter + place, x, mask=inside)
-    tl.store(first + place, m, mask=inside)
-    tl.store(second + place, v, mask=inside)
+    store(parameter, place, x, size)
+    store(first, place, m, size)
+    store(second, place, v, size)
 
 
 # The step itself, unless the verdict is to skip it.

@@ -19,6 +19,23 @@ import triton.language as tl
 from triton.language import constexpr
 
 
+# A stretch of this length: the numbers of its rows, columns or hidden units.
+@triton.jit
+def stretch(number, LENGTH: constexpr):
+    return number * LENGTH + tl.arange(0, LENGTH)
+
+
+# Values in a row, 0 beyond its end.
+@triton.jit
+def load(values, place, size):
+    return tl.load(values + place, mask=place < size, other=0.0)
+
+
+@triton.jit
+def store(values, place, result, size):
+    tl.store(values + place, result, mask=place < size)
+
+
 # Which elements of a tile lie inside a matrix.
 @triton.jit
 def inside_of(row, column, rows, columns):
@@ -29,6 +46,19 @@ def inside_of(row, column, rows, columns):
 @triton.jit
 def places_in(row, column, width):
     return row[:, None] * width + column[None, :]
+
+
+# A tile of a matrix, 0 beyond its edges.
+@triton.jit
+def load_tile(matrix, row, column, rows, columns):
+    inside = inside_of(row, column, rows, columns)
+    return tl.load(matrix + places_in(row, column, columns), mask=inside, other=0.0)
+
+
+@triton.jit
+def store_tile(matrix, row, column, tile, rows, columns):
+    inside = inside_of(row, column, rows, columns)
+    tl.store(matrix + places_in(row, column, columns), tile, mask=inside)
 
 
 @triton.jit
@@ -59,13 +89,20 @@ def _column(matrix, row, j, n, p):
 @triton.jit
 def _weights(weight, k, unit, visible, h):
     units = tl.where((k >= 0) & (k < visible), h, 0)
-    return tl.load(weight + k * h + unit, mask=unit < units, other=0.0)
+    return load(weight + k * h, unit, units)
 
 
+# δ of one feature for a tile, from its column of G.
 @triton.jit
-def _tile(matrix, row, unit, n, h):
-    inside = inside_of(row, unit, n, h)
-    return tl.load(matrix + places_in(row, unit, h), mask=inside, other=0.0)
+def _delta(of_row, readout, pre, GELU: constexpr):
+    return (of_row[:, None] * readout[None, :]) * _slope(pre, GELU)
+
+
+# A tile plus a product of its rows and its hidden units.
+@triton.jit
+def _add_product(tile, of_row, of_unit):
+    zeros = tl.zeros_like(tile)
+    return tl.fma(of_row[:, None] + zeros, of_unit[None, :] + zeros, tile)
 
 
 # What a program starts with: the base of its rows, for strict sharing that of its block, with the
@@ -73,10 +110,10 @@ def _tile(matrix, row, unit, n, h):
 @triton.jit
 def _start(base, offset, row, unit, block, n, h, STRICT: constexpr):
     if STRICT:
-        bias = tl.load(offset + unit, mask=unit < h, other=0.0)
-        state = _tile(base + block * n * h, row, unit, n, h) + bias[None, :]
+        state = load_tile(base + block * n * h, row, unit, n, h)
+        state += load(offset, unit, h)[None, :]
     else:
-        state = _tile(base, row, unit, n, h)
+        state = load_tile(base, row, unit, n, h)
     return state
 
 
@@ -86,15 +123,10 @@ def _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT: constexp
     if STRICT:
         pre = state
         step = u_j - _column(u, row, j + 1, n, p)
-        steps = step[:, None] + tl.zeros_like(state)
-        weights = w_j[None, :] + tl.zeros_like(state)
-        state = tl.fma(steps, weights, state)
+        state = _add_product(state, step, w_j)
     else:
-        e_j = _weights(offset, j, unit, p, h)
-        whole = state + e_j[None, :]
-        features = -u_j[:, None] + tl.zeros_like(state)
-        weights = w_j[None, :] + tl.zeros_like(state)
-        pre = tl.fma(features, weights, whole)
+        whole = state + _weights(offset, j, unit, p, h)[None, :]
+        pre = _add_product(whole, -u_j, w_j)
     return pre, state
 
 
@@ -115,25 +147,20 @@ def block_sums(
     FEATURES: constexpr,
 ):
     block = tl.program_id(2)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    row = stretch(tl.program_id(0), ROWS)
+    unit = stretch(tl.program_id(1), UNITS)
     first = block * FEATURES
     sums = tl.zeros((ROWS, UNITS), tl.float32)
     shifted = tl.zeros((ROWS, UNITS), tl.float32)
-    zeros = tl.zeros((ROWS, UNITS), tl.float32)
     for t in range(FEATURES):
         k = first + t
-        w = _weights(weight, k, unit, visible, h)[None, :] + zeros
-        u_k = _column(u, row, k, n, p)[:, None] + zeros
-        sums = tl.fma(u_k, w, sums)
+        w = _weights(weight, k, unit, visible, h)
+        sums = _add_product(sums, _column(u, row, k, n, p), w)
         if STRICT:
-            after = _column(u, row, k + 1, n, p)[:, None] + zeros
-            shifted = tl.fma(after, w, shifted)
-    place = block * n * h + places_in(row, unit, h)
-    inside = inside_of(row, unit, n, h)
-    tl.store(own + place, sums, mask=inside)
+            shifted = _add_product(shifted, _column(u, row, k + 1, n, p), w)
+    store_tile(own + block * n * h, row, unit, sums, n, h)
     if STRICT:
-        tl.store(following + place, shifted, mask=inside)
+        store_tile(following + block * n * h, row, unit, shifted, n, h)
 
 
 # Along the blocks: the sum of own before each of them, plus that of following from it on, or the
@@ -150,21 +177,18 @@ def scan_blocks(
     LENGTH: constexpr,
     BLOCKS: constexpr,
 ):
-    place = tl.program_id(0) * LENGTH + tl.arange(0, LENGTH)
+    place = stretch(tl.program_id(0), LENGTH)
     block = tl.arange(0, BLOCKS)
-    inside = inside_of(block, place, blocks, size)
-    where = places_in(block, place, size)
-    has_earlier = inside & (block > 0)[:, None]
-    earlier = tl.load(own + where - size, mask=has_earlier, other=0.0)
+    has_earlier = inside_of(block, place, blocks, size) & (block > 0)[:, None]
+    earlier = tl.load(own + places_in(block - 1, place, size), mask=has_earlier, other=0.0)
     result = tl.cumsum(earlier, axis=0)
     if SUFFIX:
-        later = tl.load(following + where, mask=inside, other=0.0)
+        later = load_tile(following, block, place, blocks, size)
         result += tl.cumsum(later, axis=0, reverse=True)
     else:
         last_block = own + (blocks - 1) * size
-        last = tl.load(last_block + place, mask=place < size, other=0.0)
-        tl.store(total + place, tl.sum(earlier, axis=0) + last, mask=place < size)
-    tl.store(out + where, result, mask=inside)
+        store(total, place, tl.sum(earlier, axis=0) + load(last_block, place, size), size)
+    store_tile(out, block, place, result, blocks, size)
 
 
 # Ũ: one program for a tile of rows and a block of features, over all hidden units.
@@ -188,13 +212,13 @@ def predict(
     FEATURES: constexpr,
 ):
     block = tl.program_id(1)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = stretch(tl.program_id(0), ROWS)
     column = tl.arange(0, FEATURES)
     first = block * FEATURES
     result = tl.zeros((ROWS, FEATURES), tl.float32)
     for start in range(0, h, UNITS):
         unit = start + tl.arange(0, UNITS)
-        v = tl.load(readout + unit, mask=unit < h, other=0.0)
+        v = load(readout, unit, h)
         state = _start(base, offset, row, unit, block, n, h, STRICT)
         for t in range(FEATURES):
             j = first + t
@@ -204,8 +228,7 @@ def predict(
             value = tl.sum(_activation(pre, GELU) * v[None, :], axis=1)
             result = tl.where(column[None, :] == t, result + value[:, None], result)
     result += tl.load(constant)
-    j = first + column
-    tl.store(out + places_in(row, j, p), result, mask=inside_of(row, j, n, p))
+    store_tile(out, row, first + column, result, n, p)
 
 
 # Sums of δ over the features of a block.
@@ -229,9 +252,9 @@ def delta_sums(
     FEATURES: constexpr,
 ):
     block = tl.program_id(2)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    v = tl.load(readout + unit, mask=unit < h, other=0.0)
+    row = stretch(tl.program_id(0), ROWS)
+    unit = stretch(tl.program_id(1), UNITS)
+    v = load(readout, unit, h)
     state = _start(base, offset, row, unit, block, n, h, STRICT)
     acc = tl.zeros((ROWS, UNITS), tl.float32)
     for t in range(FEATURES):
@@ -240,9 +263,8 @@ def delta_sums(
         w_j = _weights(weight, j, unit, visible, h)
         pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
         g_j = _column(gradient, row, j, n, p)
-        acc += (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
-    place = block * n * h + places_in(row, unit, h)
-    tl.store(sums + place, acc, mask=inside_of(row, unit, n, h))
+        acc += _delta(g_j, v, pre, GELU)
+    store_tile(sums + block * n * h, row, unit, acc, n, h)
 
 
 # The gradient of the features, added to what out has if ADD. prefix is L at the start of each block
@@ -270,24 +292,24 @@ def feature_gradient(
     FEATURES: constexpr,
 ):
     block = tl.program_id(1)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = stretch(tl.program_id(0), ROWS)
     column = tl.arange(0, FEATURES)
     first = block * FEATURES
     result = tl.zeros((ROWS, FEATURES), tl.float32)
     for start in range(0, h, UNITS):
         unit = start + tl.arange(0, UNITS)
-        v = tl.load(readout + unit, mask=unit < h, other=0.0)
-        whole = _tile(total, row, unit, n, h)
+        v = load(readout, unit, h)
+        whole = load_tile(total, row, unit, n, h)
         state = _start(base, offset, row, unit, block, n, h, STRICT)
         if STRICT:
-            before = _tile(prefix + block * n * h, row, unit, n, h)
+            before = load_tile(prefix + block * n * h, row, unit, n, h)
         for t in range(FEATURES):
             j = first + t
             u_j = _column(u, row, j, n, p)
             w_j = _weights(weight, j, unit, visible, h)
             pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, STRICT)
             g_j = _column(gradient, row, j, n, p)
-            delta = (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
+            delta = _delta(g_j, v, pre, GELU)
             if STRICT:
                 until = before + delta
                 w_last = _weights(weight, j - 1, unit, visible, h)
@@ -298,11 +320,9 @@ def feature_gradient(
                 value = tl.sum((whole - delta) * w_j[None, :], axis=1)
             result = tl.where(column[None, :] == t, result + value[:, None], result)
     j = first + column
-    place = places_in(row, j, p)
-    inside = inside_of(row, j, n, p)
     if ADD:
-        result += tl.load(out + place, mask=inside, other=0.0)
-    tl.store(out + place, result, mask=inside)
+        result += load_tile(out, row, j, n, p)
+    store_tile(out, row, j, result, n, p)
 
 
 # Indexed sharing: the gradients of W and of the offsets; those of v and c of each block, side by
@@ -328,32 +348,31 @@ def indexed_parameter_sums(
     FEATURES: constexpr,
 ):
     block = tl.program_id(0)
-    j = block * FEATURES + tl.arange(0, FEATURES)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    v = tl.load(readout + unit, mask=unit < h, other=0.0)
-    w = _tile(weight, j, unit, p, h)
-    e = _tile(offset, j, unit, p, h)
+    j = stretch(block, FEATURES)
+    unit = stretch(tl.program_id(1), UNITS)
+    v = load(readout, unit, h)
+    w = load_tile(weight, j, unit, p, h)
+    e = load_tile(offset, j, unit, p, h)
     acc_weight = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_offset = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_readout = tl.zeros((FEATURES, UNITS), tl.float32)
     acc_constant = tl.zeros((FEATURES,), tl.float32)
     for i in range(n):
-        u_i = tl.load(u + i * p + j, mask=j < p, other=0.0).to(tl.float32)
-        g_i = tl.load(gradient + i * p + j, mask=j < p, other=0.0)
-        start = tl.load(base + i * h + unit, mask=unit < h, other=0.0)
-        whole = tl.load(total + i * h + unit, mask=unit < h, other=0.0)
+        u_i = load(u + i * p, j, p).to(tl.float32)
+        g_i = load(gradient + i * p, j, p)
+        start = load(base + i * h, unit, h)
+        whole = load(total + i * h, unit, h)
         pre = (start[None, :] + e) - u_i[:, None] * w
-        delta = (g_i[:, None] * v[None, :]) * _slope(pre, GELU)
+        delta = _delta(g_i, v, pre, GELU)
         acc_weight += u_i[:, None] * (whole[None, :] - delta)
         acc_offset += delta
         acc_readout += g_i[:, None] * _activation(pre, GELU)
         acc_constant += g_i
-    inside = inside_of(j, unit, p, h)
     transposed = unit[None, :] * p + j[:, None]
-    tl.store(of_weight + transposed, acc_weight, mask=inside)
-    tl.store(of_offset + places_in(j, unit, h), acc_offset, mask=inside)
+    tl.store(of_weight + transposed, acc_weight, mask=inside_of(j, unit, p, h))
+    store_tile(of_offset, j, unit, acc_offset, p, h)
     here = sums + block * (h + 1)
-    tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
+    store(here, unit, tl.sum(acc_readout, axis=0), h)
     tl.store(here + h, tl.sum(acc_constant, axis=0), mask=tl.program_id(1) == 0)
 
 
@@ -383,12 +402,12 @@ def strict_parameter_sums(
 ):
     part = tl.program_id(0)
     block = tl.program_id(2)
-    row = part * ROWS + tl.arange(0, ROWS)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    v = tl.load(readout + unit, mask=unit < h, other=0.0)
+    row = stretch(part, ROWS)
+    unit = stretch(tl.program_id(1), UNITS)
+    v = load(readout, unit, h)
     state = _start(base, offset, row, unit, block, n, h, True)
-    until = _tile(prefix + block * n * h, row, unit, n, h)
-    whole = _tile(total, row, unit, n, h)
+    until = load_tile(prefix + block * n * h, row, unit, n, h)
+    whole = load_tile(total, row, unit, n, h)
     acc_readout = tl.zeros((ROWS, UNITS), tl.float32)
     acc_constant = tl.zeros((ROWS,), tl.float32)
     for t in range(FEATURES):
@@ -397,31 +416,27 @@ def strict_parameter_sums(
         g_j = _column(gradient, row, j, n, p)
         w_j = _weights(weight, j, unit, visible, h)
         pre, state = _advance(state, u_j, w_j, u, offset, row, unit, j, n, p, h, True)
-        until += (g_j[:, None] * v[None, :]) * _slope(pre, GELU)
+        until += _delta(g_j, v, pre, GELU)
         acc_readout += g_j[:, None] * _activation(pre, GELU)
         acc_constant += g_j
         step = u_j - _column(u, row, j + 1, n, p)
         of_w_j = tl.sum(u_j[:, None] * whole - step[:, None] * until, axis=0)
         units = tl.where(j < visible, h, 0)
-        place = (part * visible + j) * h + unit
-        tl.store(of_weight + place, of_w_j, mask=unit < units)
+        store(of_weight + (part * visible + j) * h, unit, of_w_j, units)
     here = sums + (part * tl.num_programs(2) + block) * (2 * h + 1)
-    tl.store(here + unit, tl.sum(acc_readout, axis=0), mask=unit < h)
+    store(here, unit, tl.sum(acc_readout, axis=0), h)
     is_first = tl.where(block == 0, 1.0, 0.0)  # Δ is that of all blocks
     of_offset = is_first * tl.sum(whole, axis=0)
-    tl.store(here + h + unit, of_offset, mask=unit < h)
+    store(here + h, unit, of_offset, h)
     tl.store(here + 2 * h, tl.sum(acc_constant, axis=0), mask=tl.program_id(1) == 0)
 
 
 # The sum over parts of a (rows, columns) matrix, transposed.
 @triton.jit
 def sum_transposed(parts, out, number, rows, columns, SIDE: constexpr):
-    row = tl.program_id(0) * SIDE + tl.arange(0, SIDE)
-    column = tl.program_id(1) * SIDE + tl.arange(0, SIDE)
-    inside = inside_of(row, column, rows, columns)
+    row = stretch(tl.program_id(0), SIDE)
+    column = stretch(tl.program_id(1), SIDE)
     acc = tl.zeros((SIDE, SIDE), tl.float32)
     for part in range(number):
-        here = places_in(part * rows + row, column, columns)
-        acc += tl.load(parts + here, mask=inside, other=0.0)
-    place = places_in(column, row, rows)
-    tl.store(out + place, tl.trans(acc), mask=inside_of(column, row, columns, rows))
+        acc += load_tile(parts + part * rows * columns, row, column, rows, columns)
+    store_tile(out, column, row, tl.trans(acc), columns, rows)

@@ -33,7 +33,14 @@ from triton.language import constexpr
 
 from pfdl.decorrelation.finiteness import WIDE_SCALES
 from pfdl.decorrelation.functional import largest_feature
-from pfdl.decorrelation.kernels.triton_kernels import inside_of, places_in
+from pfdl.decorrelation.kernels.triton_kernels import (
+    inside_of,
+    load,
+    load_tile,
+    store,
+    store_tile,
+    stretch,
+)
 
 COLUMN_TILE = {"ROWS": 128, "COLUMNS": 16, "num_warps": 4}
 """Tile of the kernels that walk down the rows."""
@@ -114,20 +121,17 @@ def _column_tiles(p: int) -> tuple[int]:
 # variance, the mean and what it lacks.
 @triton.jit
 def _fit_errors(
-    u, correlated, gradient, found, n, p, scale, share, limit, ROWS: constexpr, COLUMNS: constexpr
+    u, correlated, gradient, columns, n, p, scale, share, limit, ROWS: constexpr, COLUMNS: constexpr
 ):
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    column = stretch(tl.program_id(0), COLUMNS)
     sums = tl.zeros((COLUMNS,), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
     beyond = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        place = places_in(row, column, p)
-        inside = inside_of(row, column, n, p)
-        x = tl.load(u + place, mask=inside, other=0.0)
-        y = tl.load(correlated + place, mask=inside, other=0.0)
-        missed = y - x
-        tl.store(gradient + place, missed * scale, mask=inside)
+        x = load_tile(u, row, column, n, p)
+        missed = load_tile(correlated, row, column, n, p) - x
+        store_tile(gradient, row, column, missed * scale, n, p)
         sums += tl.sum(x, axis=0)
         squares += tl.sum(missed * missed, axis=0)
         beyond += tl.sum(tl.where(tl.abs(x) <= limit, 0.0, 1.0), axis=0)  # also NaN is beyond
@@ -136,24 +140,21 @@ def _fit_errors(
     lacking = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        inside = inside_of(row, column, n, p)
-        x = tl.load(u + places_in(row, column, p), mask=inside, other=0.0)
-        distance = tl.where(inside, x - mean[None, :], 0.0)
+        x = load_tile(u, row, column, n, p)
+        distance = tl.where(inside_of(row, column, n, p), x - mean[None, :], 0.0)
         spread += tl.sum(distance * distance, axis=0)
         lacking += tl.sum(distance, axis=0)
     unexplained = tl.where(beyond > 0.0, float("nan"), squares * share)
-    tl.store(found + column, unexplained, mask=column < p)
-    tl.store(found + p + column, spread * share, mask=column < p)
-    tl.store(found + 2 * p + column, mean, mask=column < p)
-    tl.store(found + 3 * p + column, lacking * share, mask=column < p)
+    store(columns, column, unexplained, p)
+    store(columns + p, column, spread * share, p)
+    store(columns + 2 * p, column, mean, p)
+    store(columns + 3 * p, column, lacking * share, p)
 
 
 # Values of columns without the means of these.
 @triton.jit
 def _without_mean(values, means, column, p):
-    rounded = tl.load(means + column, mask=column < p, other=0.0)
-    lacking = tl.load(means + p + column, mask=column < p, other=0.0)
-    return (values - rounded) - lacking
+    return (values - load(means, column, p)) - load(means + p, column, p)
 
 
 # s_i of each row; and whether its largest feature is so many times the sum of the others.
@@ -165,7 +166,7 @@ def _row_sums(u, means, rows, flags, p, wide, LENGTH: constexpr):
     largest = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, p, LENGTH):
         column = start + tl.arange(0, LENGTH)
-        x = tl.load(u + row * p + column, mask=column < p, other=0.0)
+        x = load(u + row * p, column, p)
         acc += _without_mean(x, means, column, p)
         sizes += tl.abs(x)
         largest = tl.maximum(largest, tl.abs(x))
@@ -191,40 +192,36 @@ def _column_sums(
     ROWS: constexpr,
     COLUMNS: constexpr,
 ):
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    column = stretch(tl.program_id(0), COLUMNS)
     all_means = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, p, LENGTH):
         other = start + tl.arange(0, LENGTH)
-        all_means += tl.load(means + other, mask=other < p, other=0.0)
-    mean = tl.load(means + column, mask=column < p, other=0.0)
-    mean_lacks = tl.load(means + p + column, mask=column < p, other=0.0)
+        all_means += load(means, other, p)
+    mean = load(means, column, p)
+    mean_lacks = load(means + p, column, p)
     mean_of_others = (tl.sum(all_means, axis=0) - mean) * inverse_others
     sums = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        inside = inside_of(row, column, n, p)
-        y = tl.load(correlated + places_in(row, column, p), mask=inside, other=0.0)
-        sums += tl.sum(y, axis=0)
+        sums += tl.sum(load_tile(correlated, row, column, n, p), axis=0)
     mean_correlated = sums * share
     products = tl.zeros((COLUMNS,), tl.float32)
     lacking = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, n, ROWS):
         row = start + tl.arange(0, ROWS)
-        place = places_in(row, column, p)
         inside = inside_of(row, column, n, p)
-        x = tl.load(u + place, mask=inside, other=0.0)
+        x = load_tile(u, row, column, n, p)
         x = (x - mean[None, :]) - mean_lacks[None, :]
-        y = tl.load(correlated + place, mask=inside, other=0.0)
-        y = y - mean_correlated[None, :]
-        whole = tl.load(rows + row, mask=row < n, other=0.0)
+        y = load_tile(correlated, row, column, n, p) - mean_correlated[None, :]
+        whole = load(rows, row, n)
         others = (whole[:, None] - x) * inverse_others
         products += tl.sum(tl.where(inside, y * others, 0.0), axis=0)
         lacking += tl.sum(tl.where(inside, y, 0.0), axis=0)
-    tl.store(columns + column, mean_correlated * mean_of_others, mask=column < p)
-    tl.store(columns + p + column, products * share, mask=column < p)
-    tl.store(columns + 2 * p + column, mean_of_others, mask=column < p)
-    tl.store(columns + 3 * p + column, mean_correlated, mask=column < p)
-    tl.store(columns + 4 * p + column, lacking * share, mask=column < p)
+    store(columns, column, mean_correlated * mean_of_others, p)
+    store(columns + p, column, products * share, p)
+    store(columns + 2 * p, column, mean_of_others, p)
+    store(columns + 3 * p, column, mean_correlated, p)
+    store(columns + 4 * p, column, lacking * share, p)
 
 
 # The gradients of L_decorr for one row; the first program also computes L_decorr and its parts.
@@ -253,9 +250,9 @@ def _penalty_gradients(
     covariances = tl.zeros((LENGTH,), tl.float32)
     for start in range(0, p, LENGTH):
         column = start + tl.arange(0, LENGTH)
-        level = tl.load(columns + column, mask=column < p, other=0.0)
-        cross = tl.load(columns + p + column, mask=column < p, other=0.0)
-        y = tl.load(correlated + row * p + column, mask=column < p, other=0.0)
+        level = load(columns, column, p)
+        cross = load(columns + p, column, p)
+        y = load(correlated + row * p, column, p)
         levels += level * level
         covariances += cross * cross
         if CENTRED:
@@ -271,17 +268,15 @@ def _penalty_gradients(
         tl.store(losses + 2, tl.sum(covariances, axis=0) * inverse_p)
     for start in range(0, p, LENGTH):
         column = start + tl.arange(0, LENGTH)
-        inside = column < p
-        place = row * p + column
-        cross = tl.load(columns + p + column, mask=inside, other=0.0)
-        y = tl.load(correlated + place, mask=inside, other=0.0)
-        x = tl.load(u + place, mask=inside, other=0.0)
+        cross = load(columns + p, column, p)
+        y = load(correlated + row * p, column, p)
+        x = load(u + row * p, column, p)
         x = _without_mean(x, means, column, p)
         others = (whole - x) * inverse_others
         if CENTRED:
             y = _without_mean(y, columns + 3 * p, column, p)
         else:
-            cross += tl.load(columns + column, mask=inside, other=0.0)
-            others += tl.load(columns + 2 * p + column, mask=inside, other=0.0)
-        tl.store(of_correlated + place, scale * cross * others, mask=inside)
-        tl.store(direct + place, scale * inverse_others * (total - cross * y), mask=inside)
+            cross += load(columns, column, p)
+            others += load(columns + 2 * p, column, p)
+        store(of_correlated + row * p, column, scale * cross * others, p)
+        store(direct + row * p, column, scale * inverse_others * (total - cross * y), p)
