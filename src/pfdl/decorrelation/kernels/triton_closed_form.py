@@ -108,24 +108,9 @@ def _turns(net: OneHidden) -> Iterator[slice]:
 
 
 def _predict(net: OneHidden, out: Tensor) -> Tensor:
-    n, p, h, visible = _sizes(net)
     base = _base(net)
-    tile = _tile(net)
-    triton_kernels.predict[(cdiv(n, tile["ROWS"]), _blocks(p))](
-        net.u,
-        net.weight,
-        net.offset,
-        net.readout,
-        net.constant,
-        base,
-        out,
-        n,
-        p,
-        h,
-        visible,
-        STRICT=net.strict,
-        GELU=net.activation == "gelu",
-        **tile,
+    triton_kernels.predict[_row_grid(net)](
+        *_tensors(net), net.constant, base, out, *_sizes(net), **_forms(net), **_tile(net)
     )
     return base
 
@@ -133,29 +118,20 @@ def _predict(net: OneHidden, out: Tensor) -> Tensor:
 def _feature_gradient(
     net: OneHidden, base: Tensor | None, gradient: Tensor, out: Tensor, add: bool
 ) -> None:
-    n, p, h, visible = _sizes(net)
     base = _base(net) if base is None else base
     prefix, total = _delta(net, base, gradient)
-    tile = _tile(net)
-    triton_kernels.feature_gradient[(cdiv(n, tile["ROWS"]), _blocks(p))](
-        net.u,
+    triton_kernels.feature_gradient[_row_grid(net)](
+        *_tensors(net),
         gradient,
-        net.weight,
-        net.offset,
-        net.readout,
         base,
         prefix,
         total,
         out,
-        n,
-        p,
-        h,
-        visible,
+        *_sizes(net),
         ADD=add,
-        STRICT=net.strict,
-        GELU=net.activation == "gelu",
         enable_fp_fusion=False,
-        **tile,
+        **_forms(net),
+        **_tile(net),
     )
 
 
@@ -182,11 +158,8 @@ def _indexed_sums(
     offset = _empty(net, p, h)
     sums = _empty(net, blocks, h + 1)
     triton_kernels.indexed_parameter_sums[(blocks, cdiv(h, units))](
-        net.u,
+        *_tensors(net),
         gradient,
-        net.weight,
-        net.offset,
-        net.readout,
         base,
         total,
         weight,
@@ -195,7 +168,7 @@ def _indexed_sums(
         n,
         p,
         h,
-        GELU=net.activation == "gelu",
+        GELU=_is_gelu(net),
         UNITS=units,
         FEATURES=features,
         num_warps=warps,
@@ -214,21 +187,15 @@ def _strict_sums(
     of_parts = _empty(net, parts, visible, h)
     sums = _empty(net, parts * blocks, 2 * h + 1)
     triton_kernels.strict_parameter_sums[(parts, cdiv(h, units), blocks)](
-        net.u,
+        *_tensors(net),
         gradient,
-        net.weight,
-        net.offset,
-        net.readout,
         base,
         prefix,
         total,
         of_parts,
         sums,
-        n,
-        p,
-        h,
-        visible,
-        GELU=net.activation == "gelu",
+        *_sizes(net),
+        GELU=_is_gelu(net),
         ROWS=rows,
         UNITS=units,
         FEATURES=_features(p),
@@ -246,13 +213,10 @@ def _base(net: OneHidden) -> Tensor:
     """Return Σ_k u_k W_k, (n, h), if indexed; if strict, the state at each block's first feature,
     (blocks, n, h).
     """
-    n, p, h, visible = _sizes(net)
-    blocks = _blocks(p)
-    tile = _tile(net)
-    own = _empty(net, blocks, n, h)
+    own = _block_sums(net)
     following = torch.empty_like(own) if net.strict else own
-    triton_kernels.block_sums[(cdiv(n, tile["ROWS"]), cdiv(h, tile["UNITS"]), blocks)](
-        net.u, net.weight, own, following, n, p, h, visible, STRICT=net.strict, **tile
+    triton_kernels.block_sums[_unit_grid(net)](
+        net.u, net.weight, own, following, *_sizes(net), STRICT=net.strict, **_tile(net)
     )
     if not net.strict:
         return own.sum(0)
@@ -264,26 +228,16 @@ def _delta(net: OneHidden, base: Tensor, gradient: Tensor) -> tuple[Tensor, Tens
     """Return L at the first feature of each block, (blocks, n, h), used with strict sharing only,
     and Δ, (n, h).
     """
-    n, p, h, visible = _sizes(net)
-    blocks = _blocks(p)
-    tile = _tile(net)
-    sums = _empty(net, blocks, n, h)
-    triton_kernels.delta_sums[(cdiv(n, tile["ROWS"]), cdiv(h, tile["UNITS"]), blocks)](
-        net.u,
+    sums = _block_sums(net)
+    triton_kernels.delta_sums[_unit_grid(net)](
+        *_tensors(net),
         gradient,
-        net.weight,
-        net.offset,
-        net.readout,
         base,
         sums,
-        n,
-        p,
-        h,
-        visible,
-        STRICT=net.strict,
-        GELU=net.activation == "gelu",
+        *_sizes(net),
         enable_fp_fusion=False,
-        **tile,
+        **_forms(net),
+        **_tile(net),
     )
     return _scan(sums, None) if net.strict else (sums, sums.sum(0))
 
@@ -311,10 +265,24 @@ def _scan(own: Tensor, following: Tensor | None) -> tuple[Tensor, Tensor]:
     return out, total
 
 
+def _tensors(net: OneHidden) -> tuple[Tensor, ...]:
+    """Return what most kernels read first."""
+    return net.u, net.weight, net.offset, net.readout
+
+
 def _sizes(net: OneHidden) -> tuple[int, int, int, int]:
+    """Return n, p, h and the coordinates that W has, in the order of the kernels."""
     n, p = net.u.shape
     visible, h = net.weight.shape
     return n, p, h, visible
+
+
+def _forms(net: OneHidden) -> dict[str, bool]:
+    return {"STRICT": net.strict, "GELU": _is_gelu(net)}
+
+
+def _is_gelu(net: OneHidden) -> bool:
+    return net.activation == "gelu"
 
 
 def _tile(net: OneHidden) -> dict[str, Any]:
@@ -325,6 +293,25 @@ def _tile(net: OneHidden) -> dict[str, Any]:
         "FEATURES": _features(p),
         "num_warps": WARPS,
     }
+
+
+def _row_grid(net: OneHidden) -> tuple[int, int]:
+    """Return the programs for tiles of rows and blocks of features, each over all hidden units."""
+    n, p, _, _ = _sizes(net)
+    return cdiv(n, ROWS), _blocks(p)
+
+
+def _unit_grid(net: OneHidden) -> tuple[int, int, int]:
+    """Return the programs for tiles of rows, of hidden units, and blocks of features."""
+    rows, blocks = _row_grid(net)
+    _, _, h, _ = _sizes(net)
+    return rows, cdiv(h, _tile(net)["UNITS"]), blocks
+
+
+def _block_sums(net: OneHidden) -> Tensor:
+    """Return room for a sum per block of features, (blocks, n, h)."""
+    n, p, h, _ = _sizes(net)
+    return _empty(net, _blocks(p), n, h)
 
 
 def _features(p: int) -> int:

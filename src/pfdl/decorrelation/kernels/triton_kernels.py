@@ -235,10 +235,10 @@ def predict(
 @triton.jit
 def delta_sums(
     u,
-    gradient,
     weight,
     offset,
     readout,
+    gradient,
     base,
     sums,
     n,
@@ -272,10 +272,10 @@ def delta_sums(
 @triton.jit
 def feature_gradient(
     u,
-    gradient,
     weight,
     offset,
     readout,
+    gradient,
     base,
     prefix,
     total,
@@ -331,10 +331,10 @@ def feature_gradient(
 @triton.jit
 def indexed_parameter_sums(
     u,
-    gradient,
     weight,
     offset,
     readout,
+    gradient,
     base,
     total,
     of_weight,
@@ -382,10 +382,10 @@ def indexed_parameter_sums(
 @triton.jit
 def strict_parameter_sums(
     u,
-    gradient,
     weight,
     offset,
     readout,
+    gradient,
     base,
     prefix,
     total,
