@@ -267,6 +267,47 @@ class PartialDecorrelation(Part):
         """
         return self.second_step(self._prepare(features, fits=False))
 
+    def _first_step(self, mini_batch: MiniBatch) -> None:
+        """Update g, and note what was seen before its last update in ``last``."""
+        u = mini_batch.u.detach()
+        batch = mini_batch.batch
+        for _ in range(self.fit_steps):
+            correlated = self._update_g(u, batch)
+        self.completed_fits += 1
+        with torch.no_grad():
+            unexplained = batch.mean((u - correlated).square())
+            variance = batch.mean((u - batch.mean(u)).square())
+        self.last = replace(self.last, unexplained=unexplained, variance=variance)
+
+    def _update_g(self, u: Tensor, batch: Batch) -> Tensor:
+        """Take one step of g's optimiser on L_g, and return Ũ from before it."""
+        leaves = {
+            name: parameter.detach().requires_grad_()
+            for name, parameter in self.decomposition.named_parameters()
+        }
+        with torch.enable_grad():
+            correlated: Tensor = functional_call(self.decomposition, leaves, (u,))
+            loss = decomposition_loss(u, correlated, batch=batch)
+            gradients = torch.autograd.grad(loss, list(leaves.values()))
+        self._take_step(u, loss.detach(), batch.average(gradients))
+        return correlated
+
+    def _take_step(self, u: Tensor, loss: Tensor, gradients: Sequence[Tensor]) -> None:
+        """Take a step of g's optimiser, unless L_g or a gradient of it is not finite."""
+        parameters = list(self.decomposition.parameters())
+        # Adam squares the gradient, so that has to be finite as well.
+        total = loss + sum(gradient.square().sum() for gradient in gradients)
+        if not self._reports_late and not bool(total.isfinite()):
+            raise ValueError(describe_update(loss, parameters))
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            # The fused Adam reads memory in order, whatever the strides
+            parameter.grad = gradient.contiguous()
+        if self._reports_late:
+            self.late_report.step(self.optimizer, u, total)
+        else:
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
     def second_step(self, mini_batch: MiniBatch) -> Tensor:
         """Return what the model minimises, λ × L_decorr, and note what was seen in ``last``.
 
@@ -306,35 +347,6 @@ class PartialDecorrelation(Part):
             return weight
         # The first call of a warm-up over w steps has 1/w of the weight, the w-th all of it.
         return weight * min(1.0, max(1, fits) / self.warmup)
-
-    def recording_key(self) -> Hashable | None:
-        """Return λ of the next call, the settings, and where g and its moments lie; None where bad
-        values are reported at once.
-        """
-        if not self._reports_late:
-            return None
-        g = self.decomposition
-        settings = (self.fit_steps, self.center, self.standardize, g.sharing, g.kernel)
-        weight = self.current_weight(self.completed_fits + 1)
-        return (weight, settings, both_steps.state_of(self))
-
-    def note_replay(self) -> None:
-        """Count a fit, and raise if an earlier one met values of no use."""
-        self.completed_fits += 1
-        self.late_report.read()
-
-    def metrics(self) -> dict[str, Tensor]:
-        """Return L_g, L_decorr with its parts and the R² of g on the last batch, as tensors on the
-        device.
-        """
-        values = {
-            "L_g": self.last.decomposition_loss,
-            "L_decorr": self.last.decorrelation_loss,
-            "level_part": self.last.level_part,
-            "covariance_part": self.last.covariance_part,
-            "R2": self.last.explained,
-        }
-        return {name: value for name, value in values.items() if value is not None}
 
     def _prepare(self, features: Tensor, *, fits: bool) -> MiniBatch:
         """Check a batch, in all processes that train together, before anything is updated."""
@@ -401,41 +413,34 @@ class PartialDecorrelation(Part):
         is_papers = type(self).second_step is PartialDecorrelation.second_step
         return is_papers and u.is_cuda and both_steps.serve(self, u, batch)
 
-    def _first_step(self, mini_batch: MiniBatch) -> None:
-        """Update g, and note what was seen before its last update in ``last``."""
-        u = mini_batch.u.detach()
-        batch = mini_batch.batch
-        for _ in range(self.fit_steps):
-            correlated = self._update_g(u, batch)
-        self.completed_fits += 1
-        with torch.no_grad():
-            unexplained = batch.mean((u - correlated).square())
-            variance = batch.mean((u - batch.mean(u)).square())
-        self.last = replace(self.last, unexplained=unexplained, variance=variance)
-
-    def _update_g(self, u: Tensor, batch: Batch) -> Tensor:
-        """Take one step of g's optimiser on L_g, and return Ũ from before it."""
-        parameters = dict(self.decomposition.named_parameters())
-        leaves = {
-            name: parameter.detach().requires_grad_() for name, parameter in parameters.items()
+    def metrics(self) -> dict[str, Tensor]:
+        """Return L_g, L_decorr with its parts and the R² of g on the last batch, as tensors on the
+        device.
+        """
+        values = {
+            "L_g": self.last.decomposition_loss,
+            "L_decorr": self.last.decorrelation_loss,
+            "level_part": self.last.level_part,
+            "covariance_part": self.last.covariance_part,
+            "R2": self.last.explained,
         }
-        with torch.enable_grad():
-            correlated: Tensor = functional_call(self.decomposition, leaves, (u,))
-            loss = decomposition_loss(u, correlated, batch=batch)
-            gradients = batch.average(torch.autograd.grad(loss, list(leaves.values())))
-        # Adam squares the gradient, so that has to be finite as well.
-        total = loss.detach() + sum(gradient.square().sum() for gradient in gradients)
-        if not self._reports_late and not bool(total.isfinite()):
-            raise ValueError(describe_update(loss, parameters.values()))
-        for parameter, gradient in zip(parameters.values(), gradients, strict=True):
-            # The fused Adam reads memory in order, whatever the strides
-            parameter.grad = gradient.contiguous()
-        if self._reports_late:
-            self.late_report.step(self.optimizer, u, total)
-        else:
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return correlated
+        return {name: value for name, value in values.items() if value is not None}
+
+    def recording_key(self) -> Hashable | None:
+        """Return λ of the next call, the settings, and where g and its moments lie; None where bad
+        values are reported at once.
+        """
+        if not self._reports_late:
+            return None
+        g = self.decomposition
+        settings = (self.fit_steps, self.center, self.standardize, g.sharing, g.kernel)
+        weight = self.current_weight(self.completed_fits + 1)
+        return (weight, settings, both_steps.state_of(self))
+
+    def note_replay(self) -> None:
+        """Count a fit, and raise if an earlier one met values of no use."""
+        self.completed_fits += 1
+        self.late_report.read()
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the optimiser of g and the count of fits, for ``state_dict``."""
