@@ -34,6 +34,12 @@ from pfdl.parts import DataShape
 ENTRY_POINTS = "pfdl.objectives"
 """The group of entry points under which an installed package offers objectives."""
 
+# Arguments of factories that come from the data, not from the user.
+_OF_THE_DATA = {"shape", *DataShape.__dataclass_fields__}
+
+# What a user has to bring for an objective that needs it.
+_NEEDS_IN_WORDS = {"features": "features", "environments": "contexts"}
+
 Factory = Callable[..., nn.Module | tuple[nn.Module, ...]]
 
 
@@ -248,20 +254,18 @@ def _known() -> dict[str, Factory]:
 
 def _settings_of(factory: Factory) -> dict[str, Any]:
     """Return the settings that a user may change, with their defaults, in order."""
-    parameters = inspect.signature(factory).parameters.values()
-    shape = set(DataShape.__dataclass_fields__)
-    return {
-        one.name: one.default
-        for one in parameters
-        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-        and one.name not in shape | {"shape"}
-    }
+    settings = {}
+    for parameter in inspect.signature(factory).parameters.values():
+        is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if is_named and parameter.name not in _OF_THE_DATA:
+            settings[parameter.name] = parameter.default
+    return settings
 
 
 def _describe(name: str, factory: Factory) -> ObjectiveInfo:
     first_paragraph = (inspect.getdoc(factory) or "").partition("\n\n")[0]
     summary = " ".join(first_paragraph.split())
-    needs = [{"environments": "contexts"}.get(need, need) for need in getattr(factory, "needs", ())]
+    needs = getattr(factory, "needs", ())
+    reads = tuple(words for need, words in _NEEDS_IN_WORDS.items() if need in needs)
     settings = tuple(f"{key}={value!r}" for key, value in _settings_of(factory).items())
-    reads = tuple(need for need in needs if need in ("features", "contexts"))
     return ObjectiveInfo(name, summary, reads, settings, getattr(factory, "reference", ""))

@@ -98,21 +98,17 @@ class GroupDRO(GroupWeighting):
         before = grown(self.table, labels, environments)
         sizes = group_counts(labels, environments, before)
         counts = before if self._prepared else before + sizes
-        seen = (counts > 0) | (sizes > 0)
-        several = seen.any(0).sum() > 1  # contexts; a tensor, so that nothing waits for a GPU
         log_shares = grown(self.log_shares, labels, environments)
         log_shares = _join(log_shares, before > 0, sizes > 0)
+        seen = (counts > 0) | (sizes > 0)
+        several = seen.any(0).sum() > 1  # contexts; a tensor, so that nothing waits for a GPU
         if self.training:
-            sums = group_sums(risks, labels, environments, counts)
             # Groups absent from the batch have a mean of 0 here and so keep their share, up to the
             # normalisation.
-            gain = sums / sizes.clamp(min=1) + self.adjustment * counts.clamp(min=1).rsqrt()
+            mean_risks = group_sums(risks, labels, environments, counts) / sizes.clamp(min=1)
+            gain = mean_risks + self.adjustment * counts.clamp(min=1).rsqrt()
             log_shares = _normalize(log_shares + several * self.step_size * gain, seen)
-            if may_look() and not bool(torch.isfinite(log_shares).all()):
-                raise ValueError(
-                    f"risks go up to {risks.max().item():.3g}; the shares of the groups overflow."
-                )
-            self._keep(torch.where(seen, counts.clamp(min=1), 0.0), log_shares)
+            self._keep(torch.where(seen, counts.clamp(min=1), 0.0), log_shares, risks)
         share_present = torch.where(sizes > 0, log_shares, -torch.inf).flatten().logsumexp(0)
         of_group = (log_shares - share_present).exp() / sizes.clamp(min=1)
         weights = of_group[labels, environments].to(risks.dtype)
@@ -121,8 +117,12 @@ class GroupDRO(GroupWeighting):
             return weights
         return weights * torch.where(several, share_present.exp(), 1.0).to(weights)
 
-    def _keep(self, table: Tensor, log_shares: Tensor) -> None:
+    def _keep(self, table: Tensor, log_shares: Tensor, risks: Tensor) -> None:
         """Take up the new table and shares: in place, where a recorded step will look for them."""
+        if may_look() and not bool(torch.isfinite(log_shares).all()):
+            raise ValueError(
+                f"risks go up to {risks.max().item():.3g}; the shares of the groups overflow."
+            )
         if may_look() and table.shape != self.table.shape:
             self.table = torch.zeros_like(table)
             self.log_shares = torch.zeros_like(log_shares)
@@ -139,13 +139,13 @@ class GroupDRO(GroupWeighting):
             )
 
 
-def _join(log_shares: Tensor, seen: Tensor, found: Tensor) -> Tensor:
-    """Return log-shares in which groups that are found and were not seen before have an average
+def _join(log_shares: Tensor, seen: Tensor, present: Tensor) -> Tensor:
+    """Return log-shares in which groups that are present and were not seen before have an average
     share.
     """
     average = -seen.sum().clamp(min=1).log().to(log_shares)
-    joined = torch.where(found & ~seen, average, log_shares)
-    return _normalize(joined, seen | found)
+    joined = torch.where(present & ~seen, average, log_shares)
+    return _normalize(joined, seen | present)
 
 
 def _normalize(log_shares: Tensor, seen: Tensor) -> Tensor:
