@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -326,9 +327,16 @@ def preload():
 
 
 def nearby(path):
-    """Return the folder of tests that mirrors that of a file."""
-    package = path.resolve().relative_to(ROOT / "src" / "pfdl").parts[0]
-    return f"tests/{package}"
+    """Return the folder of tests that mirrors that of a file, and the other tests that name it."""
+    parts = path.resolve().relative_to(ROOT / "src").with_suffix("").parts
+    mirrored = ROOT / "tests" / parts[1]
+    name = ".".join(parts)
+    others = [
+        file
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if mirrored not in file.parents and name in file.read_text(encoding="utf-8")
+    ]
+    return [file.relative_to(ROOT).as_posix() for file in (mirrored, *others)]
 
 
 def main():
@@ -339,7 +347,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 
-    places = options.tests or sorted({nearby(path) for path in options.files})
+    places = options.tests or sorted(set(chain.from_iterable(map(nearby, options.files))))
     changes = [change for path in options.files for change in changes_of(path)]
     drawn = random.Random(options.seed).sample(changes, min(options.number, len(changes)))
     os.environ["OMP_NUM_THREADS"] = "1"

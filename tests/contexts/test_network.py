@@ -70,6 +70,16 @@ def test_spare_clusters_the_logits_of_each_class(outputs, clusters, sizes, first
         assert len(np.unique(labels.numpy()[found.contexts == context])) == 1
 
 
+def test_spare_seeks_no_more_clusters_than_ten_and_fewer_in_a_small_class():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [120, 3])
+    logits = 100.0 * rng.normal(size=(12, 2))[np.arange(120) % 12]
+    logits = np.concatenate([logits, [[0, 0], [0, 1], [9, 9]]])
+    found = find_by_spare(logits, labels)
+    assert len(np.unique(found.contexts[labels == 0])) == 10
+    assert np.bincount(found.contexts[labels == 1])[-2:].tolist() in ([2, 1], [1, 2])
+
+
 def test_spare_draws_clear_clusters_equally_often():
     labels = np.zeros(12, int)
     labels[6:] = 1

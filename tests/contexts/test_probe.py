@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from pfdl.contexts import early
 from pfdl.contexts.early import ShortTraining
 from pfdl.contexts.probe import (
     FOLDS,
@@ -138,3 +139,31 @@ def test_few_that_are_suspected_are_all_clustered():
     rows = rows_to_cluster(np.zeros(2 * CLUSTERED, dtype=int), np.arange(100), seed=1)
     assert set(range(100)) <= set(rows)
     assert len(rows) == CLUSTERED
+
+
+@pytest.mark.parametrize(
+    ("agreement", "taken"),
+    [
+        ([0.9, 0.885, 0.87, 0.5, 0.4, 0.3], 1),  # of equally good ridges the largest
+        ([0.1, 0.2, 0.5, 0.9, 0.7, 0.1], 3),
+    ],
+)
+def test_the_ridge_is_taken_at_which_halves_of_the_features_agree_best(
+    monkeypatch, agreement, taken
+):
+    z, y, _ = made()
+    monkeypatch.setattr(early, "_same_errors", lambda *_: np.array(agreement))
+    training = ShortTraining.fit(z, y, np.random.default_rng(0))
+    assert training.ridge == RIDGES[taken]
+    assert training.agreement == pytest.approx(agreement[taken])
+    fold = spread(y, np.random.default_rng(0))
+    predicted, _ = held_out_predictions(z, y, fold, equal_classes(y, 3), 3)
+    assert training.predicted.tolist() == predicted[taken].tolist()
+
+
+def test_errors_are_the_same_where_both_give_one_wrong_class():
+    y = np.zeros(5, dtype=int)
+    one = np.array([[0, 1, 1, 2, 0], [0, 0, 0, 0, 0]])
+    other = np.array([[0, 1, 2, 0, 1], [0, 0, 0, 0, 0]])
+    # Four samples that either gets wrong, and on one of them both alike; where none is wrong, 0
+    assert early._same_errors(one, other, y).tolist() == [0.25, 0.0]

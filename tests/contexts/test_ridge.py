@@ -65,6 +65,15 @@ def test_noise_is_not_predictable_and_copies_are():
     assert predict_left_out(copies).r2.min() > 0.999
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_whether_a_feature_is_constant_does_not_depend_on_its_unit(unit):
+    features = mixed(20, 5)
+    features[:, 2] = 1.0 + 1e-12 * features[:, 2]  # rounding
+    found = predict_left_out(unit * features)
+    assert np.isnan(found.r2).tolist() == [False, False, True, False, False]
+    np.testing.assert_allclose(found.r2, predict_left_out(features).r2, rtol=1e-6)
+
+
 def test_constant_features_and_lone_samples_are_set_aside():
     features = mixed(20, 5)
     features[:, 2] = 1e6

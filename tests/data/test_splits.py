@@ -94,6 +94,23 @@ def test_a_picture_of_two_sets_stays_in_the_one_that_is_further_from_training(st
     assert f"{leaves}/cat//091" not in {row.path for row in manifest.rows}
 
 
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        (3, "'train/cat//090', 'train/cat//091', 'train/cat//092', as"),
+        (4, "4 images, such as 'train/cat//090', 'train/cat//091', 'train/cat//092', as"),
+    ],
+)
+def test_three_images_that_are_left_out_are_named_and_more_are_counted(lost, words):
+    samples = own_sets({"train": 8, "test": 4})
+    for number in range(90, 90 + lost):
+        samples += [
+            sample(split, "cat", "", number, picture=str(number)) for split in ("train", "test")
+        ]
+    (note,) = make_split(Listed(samples)).notes
+    assert words in note
+
+
 def test_a_test_set_of_which_nothing_was_trained_on_has_no_note():
     trained_on = make_split(Listed(own_sets({"train": 8, "test": 4})))
     other = Listed([sample("", "cat", "", number, picture=f"new {number}") for number in range(3)])

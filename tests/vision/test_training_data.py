@@ -1,9 +1,12 @@
+import threading
+import time
 from itertools import chain
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import Dataset
 
 from pfdl import context_sampler, infer_contexts
 from pfdl.contexts import InferredContexts, find_contexts
@@ -11,7 +14,8 @@ from pfdl.data import context_images
 from pfdl.data.context_images import HIDDEN_CONTEXT
 from pfdl.vision import training_data
 from pfdl.vision.config import TrainingConfig
-from pfdl.vision.loading import EpochSampler
+from pfdl.vision.inferring import keep_contexts
+from pfdl.vision.loading import EpochLoader, EpochSampler
 from pfdl.vision.training_data import TrainingData
 from tests.vision.tiny_images import tiny_data
 
@@ -202,6 +206,64 @@ def test_an_image_that_went_bad_is_named_and_a_reader_can_stop_early(monkeypatch
     monkeypatch.setattr(data.train_set._source, "load", gone)
     with pytest.raises(FileNotFoundError, match="it is gone"):
         list(data.train_loader().read(0))
+
+
+class Slow(Dataset):
+    """Numbers that take a moment to load, and the threads that load them."""
+
+    def __init__(self):
+        self.threads = set()
+
+    def __len__(self):
+        return 12
+
+    def __getitems__(self, rows):
+        time.sleep(0.01)
+        self.threads.add(threading.get_ident())
+        return torch.tensor(rows)
+
+
+def test_one_other_thread_reads_ahead():
+    labels = torch.zeros(12, dtype=torch.long)
+    sampler = EpochSampler(TrainingConfig(batch_size=2), labels, labels)
+    data = Slow()
+    loader = EpochLoader(data, 2, sampler=sampler, reads_ahead=True, collate_fn=torch.clone)
+    assert torch.cat(list(loader.read(0))).tolist() == list(sampler)
+    assert len(data.threads - {threading.get_ident()}) == len(data.threads) == 1
+
+
+@pytest.mark.parametrize(
+    ("contexts", "draws", "is_kept"),
+    [
+        ([0, 1], None, True),
+        ([0, 1], [0.5, 2.0], True),
+        ([-1, 1], None, False),
+        ([0, 1], [0.0, 2.0], False),
+        ([0, 1], [-0.5, 2.0], False),
+        ([0, 1], [float("inf"), 2.0], False),
+        ([0, 1], [float("nan"), 2.0], False),
+    ],
+)
+def test_kept_contexts_are_read_again_unless_they_are_impossible(
+    contexts, draws, is_kept, tmp_path, monkeypatch
+):
+    paths = make().train_set.paths
+    each = np.arange(len(paths)) % 2
+    anew = InferredContexts(each, "early", "Inferred anew.")
+    monkeypatch.setattr(training_data, "_infer", lambda *_: anew)
+    kept = InferredContexts(
+        np.array(contexts)[each],
+        "early",
+        "Found by hand.",
+        draws=None if draws is None else np.array(draws)[each],
+    )
+    keep_contexts(tmp_path, paths, kept)
+    config = TrainingConfig(image_size=8, batch_size=8, contexts="inferred")
+    data = TrainingData(config, *tiny_data(), folder=tmp_path)
+    assert data.inferred.sentence == ("Found by hand." if is_kept else "Inferred anew.")
+    assert any(tmp_path.glob("*.damaged")) != is_kept
+    if is_kept:
+        assert data.train_set.contexts.tolist() == each.tolist()
 
 
 def test_no_two_seeds_share_the_order_of_an_epoch():
