@@ -111,18 +111,7 @@ def make_mmads(
         ... )  # V1 is no cause of y, yet follows it
         0.8
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1 row, got {n}.")
-    if p < 10 or p % 2:
-        raise ValueError(f"p must be even (half stable, half unstable) and at least 10, got {p}.")
-    if not abs(r) > 1 or not math.isfinite(r):
-        raise ValueError(
-            f"The bias rate r must be finite with |r| > 1 (|r| = 1 selects nothing), got {r}."
-        )
-    if setting not in SETTINGS:
-        raise ValueError(
-            f"Unknown setting {setting!r}: choose one of {', '.join(map(repr, SETTINGS))}."
-        )
+    _check(n, p, r, setting)
     rng = np.random.default_rng(seed)
     half = p // 2
     stable = np.arange(half)
@@ -135,26 +124,29 @@ def make_mmads(
 
     kept: list[tuple[FloatArray, FloatArray]] = []
     missing = n
-    chunk = 2 * n
+    proposals = 2 * n
     while missing > 0:
-        first, second = (
-            rng.standard_normal((chunk, columns)) for columns in (mixing.shape[1] - half, half)
-        )
+        first = rng.standard_normal((proposals, mixing.shape[1] - half))
+        second = rng.standard_normal((proposals, half))
         X = np.hstack([first, second]) @ mixing.T
-        signal = X[:, :half] @ beta[:half] + X[:, 0] * X[:, 1] * X[:, 2]
-        y = signal + _NOISE * rng.standard_normal(chunk)
-        centre = X[:, others] @ slopes + rng.standard_normal((chunk, len(biased))) @ spread.T
+        interaction = X[:, 0] * X[:, 1] * X[:, 2]
+        noise = _NOISE * rng.standard_normal(proposals)
+        y = X[:, :half] @ beta[:half] + interaction + noise
+
+        moved = rng.standard_normal((proposals, len(biased))) @ spread.T
+        centre = X[:, others] @ slopes + moved
         distance = (math.copysign(1.0, r) * y[:, None] - centre) / scale
-        log_acceptance = (
-            _log_tilted_mass(distance, rate) - _log_tilted_mass(np.zeros(1), rate)
-        ).sum(axis=1)
-        accepted = np.flatnonzero(np.log1p(-rng.random(chunk)) <= log_acceptance)[:missing]
+        log_mass = _log_tilted_mass(distance, rate)
+        largest = _log_tilted_mass(np.zeros(1), rate)
+        log_acceptance = (log_mass - largest).sum(axis=1)
+        accepted = np.flatnonzero(np.log1p(-rng.random(proposals)) <= log_acceptance)[:missing]
+
         X = X[accepted]
         X[:, biased] = centre[accepted] + scale * _draw_tilted(rng, distance[accepted], rate)
         kept.append((X, y[accepted]))
         missing -= len(accepted)
-        share = max(len(accepted), 1) / chunk
-        chunk = int(min(max(1.2 * missing / share, 1000), 50_000_000 / p))
+        share = max(len(accepted), 1) / proposals
+        proposals = int(min(max(1.2 * missing / share, 1000), 50_000_000 / p))
     return MMADS(
         X=np.concatenate([X for X, _ in kept]),
         y=np.concatenate([y for _, y in kept]),
@@ -165,6 +157,22 @@ def make_mmads(
         r=float(r),
         setting=setting,
     )
+
+
+def _check(n: int, p: int, r: float, setting: str) -> None:
+    """Raise ValueError unless the arguments are in their ranges."""
+    if n < 1:
+        raise ValueError(f"n must be at least 1 row, got {n}.")
+    if p < 10 or p % 2:
+        raise ValueError(f"p must be even (half stable, half unstable) and at least 10, got {p}.")
+    if not abs(r) > 1 or not math.isfinite(r):
+        raise ValueError(
+            f"The bias rate r must be finite with |r| > 1 (|r| = 1 selects nothing), got {r}."
+        )
+    if setting not in SETTINGS:
+        raise ValueError(
+            f"Unknown setting {setting!r}: choose one of {', '.join(map(repr, SETTINGS))}."
+        )
 
 
 def true_coefficients(p: int) -> FloatArray:

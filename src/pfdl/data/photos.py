@@ -90,19 +90,24 @@ def ground_of(kind: str, rng: np.random.Generator) -> NDArray[np.float64]:
 
 def draw(animal: str, ground: str, rng: np.random.Generator) -> Image.Image:
     """Return one picture: an animal of random size and place, facing left or right, on a ground."""
-    mask = shape_of(animal)
-    scale = rng.uniform(0.7, 1.0)
-    side = int(DRAWN * scale)
-    place = (int(rng.integers(0, DRAWN - side + 1)), DRAWN - side - int(rng.integers(0, 20)))
-    moved = Image.new("L", (DRAWN, DRAWN))
-    moved.paste(mask.resize((side, side)), place)
-    weight = np.asarray(moved.filter(ImageFilter.GaussianBlur(1)), float)[..., None] / 255
+    side = int(DRAWN * rng.uniform(0.7, 1.0))
+    left = int(rng.integers(0, DRAWN - side + 1))
+    top = DRAWN - side - int(rng.integers(0, 20))
+    mask = Image.new("L", (DRAWN, DRAWN))
+    mask.paste(shape_of(animal).resize((side, side)), (left, top))
+    soft = mask.filter(ImageFilter.GaussianBlur(1))
+    weight = np.asarray(soft, float)[..., None] / 255
     pixels = weight * coat_of(animal, rng) + (1 - weight) * ground_of(ground, rng)
     if rng.random() < 0.5:
         pixels = pixels[:, ::-1]
-    photo = Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).resize((SIZE, SIZE))
+    small = as_image(pixels).resize((SIZE, SIZE))
     noise = rng.normal(0, NOISE, (SIZE, SIZE, 3))
-    return Image.fromarray((np.asarray(photo) + noise).clip(0, 255).astype(np.uint8))
+    return as_image(np.asarray(small) + noise)
+
+
+def as_image(pixels: NDArray[np.float64]) -> Image.Image:
+    """Return pixels as an image; what is beyond black and white is cut off."""
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
 def write_photos(folder: str | Path = "photos", seed: int = 0) -> dict[str, int]:

@@ -263,13 +263,17 @@ def _grid(
     random.
     """
     axis = np.linspace(-1, 1, SIZE, dtype=np.float32)
+    columns = axis[None, None, :]
+    rows = axis[None, :, None]
     angle = _uniform(rng, -turn, turn)
     factor = _uniform(rng, *scale)
-    x = axis[None, None, :] - _uniform(rng, -shift, shift)
-    y = axis[None, :, None] - _uniform(rng, -shift, shift)
+    x = columns - _uniform(rng, -shift, shift)
+    y = rows - _uniform(rng, -shift, shift)
     cosine = np.cos(angle) / factor
     sine = np.sin(angle) / factor
-    return cosine * x + sine * y, cosine * y - sine * x
+    across = cosine * x + sine * y
+    along = cosine * y - sine * x
+    return across, along
 
 
 def _background(texture: str, strength: float, rng: np.random.Generator) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -201,42 +202,50 @@ def color_digits(
     generator = torch.Generator().manual_seed(seed)
     choose = random.Random(seed)
     labels = torch.from_numpy((digits[1] // 2).astype(np.int64))
+    if strength is None:
+        label_noise = feature_noise = 0.0
+    is_mislabelled = _some(len(labels), label_noise, generator)
+    is_blurred = _some(len(labels), feature_noise, generator)
+    told = labels.clone()
     contexts = torch.zeros_like(labels)
-    wrong = labels.clone()
-    mislabelled, blurred = (
-        (
-            _some(len(labels), share, generator)
-            if share and strength is not None
-            else torch.zeros(len(labels)).bool()
-        )
-        for share in (label_noise, feature_noise)
-    )
     images = torch.from_numpy(np.repeat(digits[0][:, None], 3, axis=1))
-    colors = torch.tensor(COLORS, dtype=torch.uint8)
+    colors = torch.tensor(COLORS, dtype=torch.uint8)[:, :, None, None]
     for label in dict.fromkeys(labels.tolist()):  # in the order in which they come
         rows = torch.nonzero(labels == label)[:, 0]
         others = [color for color in range(len(COLORS)) if color != label]
-        if strength is None:
-            drawn = torch.arange(len(rows)) % len(COLORS)
-        else:
-            drawn = torch.tensor(others)[torch.arange(len(rows)) % len(others)]
-            drawn[_some(len(rows), strength, generator)] = label
-        contexts[rows] = drawn[torch.randperm(len(rows), generator=generator)]
+        contexts[rows] = _draw_contexts(len(rows), label, others, strength, generator)
         for row in rows.tolist():
             where = _colored_pixels(magnitude, generator)
-            if blurred[row]:
+            if is_blurred[row]:
                 images[row] *= torch.randn(28, 28, generator=generator) > KEPT_ABOVE
-            images[row] = torch.where(
-                where & (images[row] == 0), colors[contexts[row], :, None, None], images[row]
-            )
-            if mislabelled[row]:
-                wrong[row] = choose.choice(others)
-    return ColoredDigits(images, wrong, contexts, labels)
+            is_colored = where & (images[row] == 0)
+            images[row] = torch.where(is_colored, colors[contexts[row]], images[row])
+            if is_mislabelled[row]:
+                told[row] = choose.choice(others)
+    return ColoredDigits(images, told, contexts, labels)
+
+
+def _draw_contexts(
+    number: int,
+    label: int,
+    others: Sequence[int],
+    strength: float | None,
+    generator: torch.Generator,
+) -> Tensor:
+    """Draw the colours of so many images of a class."""
+    if strength is None:
+        colors = torch.arange(number) % len(COLORS)
+    else:
+        colors = torch.tensor(others)[torch.arange(number) % len(others)]
+        colors[_some(number, strength, generator)] = label
+    return colors[torch.randperm(number, generator=generator)]
 
 
 def _some(number: int, share: float, generator: torch.Generator) -> Tensor:
     """Choose a share of so many samples."""
     chosen = torch.zeros(number, dtype=torch.bool)
+    if not share:
+        return chosen
     chosen[torch.randperm(number, generator=generator)[: int(share * number)]] = True
     return chosen
 
