@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
+from scipy.ndimage import laplace
 
 from pfdl.contexts.confirmation import cramers_v
 from pfdl.data.images import FORMATS, decoded, path_inside, read_bytes
@@ -105,17 +106,19 @@ def find_properties(
         drawn = np.random.default_rng(0).choice(len(rows), MOST_IMAGES, replace=False)
         rows = [rows[number] for number in sorted(drawn.tolist())]
     with ThreadPoolExecutor(4) as pool:
-        read = list(pool.map(lambda row: _read(source, row, size), rows))
-    frame = pd.DataFrame(read, columns=list(UNITS))
+        lines = list(pool.map(lambda row: _read(source, row, size), rows))
+    frame = pd.DataFrame(lines, columns=list(UNITS))
     labels = np.array([row.class_name for row in rows])
-    found = [one for name in frame if (one := _test(str(name), frame[name], labels)) is not None]
-    found.sort(key=lambda one: one.chance)
-    adjusted = []
-    largest = 0.0
-    for place, one in enumerate(found):  # Holm: each by those that are left, never below the last
-        largest = max(largest, min(1.0, one.chance * (len(found) - place)))
-        adjusted.append(PropertyTest(one.name, one.strength, largest, one.by_class, one.images))
-    return tuple(sorted(adjusted, key=lambda one: -one.strength))
+    tests = [_test(name, frame[name], labels) for name in UNITS]
+    told = sorted(filter(None, tests), key=lambda test: test.chance)
+    # Holm: each chance times the tests that are left, never below the last
+    left = np.arange(len(told), 0, -1)
+    chances = np.minimum(1.0, left * [test.chance for test in told])
+    adjusted = [
+        replace(test, chance=chance)
+        for test, chance in zip(told, np.maximum.accumulate(chances).tolist(), strict=True)
+    ]
+    return tuple(sorted(adjusted, key=lambda test: -test.strength))
 
 
 def _test(name: str, values: pd.Series[Any], labels: NDArray[np.str_]) -> PropertyTest | None:
@@ -150,19 +153,21 @@ def _typical(values: pd.Series[Any], is_number: bool) -> str:
 def _read(source: ContextSource, row: ManifestRow, size: int) -> dict[str, Any]:
     """Return the properties of one image."""
     pixels = source.load(row.path, size, row.sha256).permute(1, 2, 0).numpy()
-    found = {**_of_pixels(pixels.astype(np.float64)), **_of_name(row)}
+    properties = {**_of_pixels(pixels.astype(np.float64)), **_of_name(row)}
     root = getattr(source, "root", None)
-    return {**found, **_of_file(Path(root), row.path)} if root is not None else found
+    if root is not None:
+        properties |= _of_file(Path(root), row.path)
+    return properties
 
 
 def _of_pixels(pixels: NDArray[np.float64]) -> dict[str, float]:
     grey = pixels.mean(axis=2)
-    border = np.concatenate([grey[:2].ravel(), grey[-2:].ravel(), grey[:, :2].ravel()])
-    laplacian = 4 * grey[1:-1, 1:-1] - grey[:-2, 1:-1] - grey[2:, 1:-1] - grey[1:-1, :-2]
-    laplacian -= grey[1:-1, 2:]
+    top, bottom, left = grey[:2], grey[-2:], grey[:, :2]
+    border = np.concatenate([top.ravel(), bottom.ravel(), left.ravel()])
+    laplacian = laplace(grey)[1:-1, 1:-1]
     high = pixels.max(axis=2)
     low = pixels.min(axis=2)
-    red, green, blue = (pixels[..., channel].mean() for channel in range(3))
+    red, green, blue = pixels.mean(axis=(0, 1))
     angle = np.arctan2(np.sqrt(3) * (green - blue), 2 * red - green - blue)
     return {
         "brightness": float(grey.mean()),
@@ -189,25 +194,25 @@ def _of_file(root: Path, name: str) -> dict[str, Any]:
     content = read_bytes(path_inside(root, name))
     with decoded(content) as upright:
         width, height = upright.size
-    found: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "width": width,
         "height": height,
         "aspect": width / height,
         "bytes per pixel": len(content) / (width * height),
     }
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-        found["format"] = image.format
+        properties["format"] = image.format
         tables = getattr(image, "quantization", None)
         if tables:
-            found["compression"] = float(np.mean([np.mean(table) for table in tables.values()]))
+            properties["compression"] = float(np.mean(list(map(np.mean, tables.values()))))
         exif = image.getexif()
     if camera := str(exif.get(ExifTags.Base.Model, "")).strip("\0 "):
-        found["camera"] = camera
+        properties["camera"] = camera
     taken = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal)
     taken = taken or exif.get(ExifTags.Base.DateTime)
     try:
         when = datetime.strptime(str(taken)[:10], "%Y:%m:%d")
-        found["date"] = when.year + (when.timetuple().tm_yday - 1) / 365
+        properties["date"] = when.year + (when.timetuple().tm_yday - 1) / 365
     except ValueError:
         pass
-    return found
+    return properties
