@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def load_state(path: Path) -> dict[str, Any]:
             if len(header["tree"]) > MAX_TREE:
                 raise ValueError(f"its header has {len(header['tree'])} characters")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a dictionary
-        state = _decode(json.loads(header["tree"]), tensors)
+        state = _decode(header["tree"], tensors)
         if not isinstance(state, dict):
             raise ValueError(f"it holds a {type(state).__name__}")
     except (
@@ -115,22 +115,26 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _decode(tree: str, tensors: dict[str, Tensor]) -> Any:
     """Undo :func:`_encode`; each tensor is taken out of ``tensors``, so that no two entries share
     their memory.
     """
-    if not isinstance(value, (dict, list)):
-        return value
-    if isinstance(value, list) or len(value) != 1:
-        raise ValueError("its header has an entry of no known kind")
-    ((kind, content),) = value.items()
-    if kind == "tensor":
-        return tensors.pop(content)
-    if kind == "float":
-        return float(content)
-    if kind == "dict":
-        return {_decode(key, tensors): _decode(item, tensors) for key, item in content}
-    if kind not in ("list", "tuple") or not isinstance(content, list):
-        raise ValueError(f"its header has an entry of the kind {kind!r}")
-    items = [_decode(item, tensors) for item in content]
-    return tuple(items) if kind == "tuple" else items
+
+    def items(content: Any) -> list[Any]:
+        if not isinstance(content, list):
+            raise ValueError("its header has an entry of the wrong kind")
+        return content
+
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "tensor": tensors.pop,
+        "float": float,
+        "dict": dict,
+        "list": items,
+        "tuple": lambda content: tuple(items(content)),
+    }
+
+    def revive(entry: dict[str, Any]) -> Any:
+        ((kind, content),) = entry.items()
+        return kinds[kind](content)
+
+    return json.loads(tree, object_hook=revive)
