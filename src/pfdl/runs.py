@@ -240,12 +240,12 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any], depth: int
     """List the names of settings that differ; of nested settings, the inner names."""
     names: list[str] = []
     for name in {**first, **second}:
-        one = first.get(name)
-        other = second.get(name)
-        if one == other and (name in first) == (name in second):
+        before = first.get(name)
+        now = second.get(name)
+        if before == now and (name in first) == (name in second):
             continue
-        if depth > 1 and isinstance(one, dict) and isinstance(other, dict):
-            names += _differences(one, other, depth - 1)
+        if depth > 1 and isinstance(before, dict) and isinstance(now, dict):
+            names += _differences(before, now, depth - 1)
         else:
             names.append(name)
     return list(dict.fromkeys(names))
@@ -275,7 +275,7 @@ def name_folders(folders: Sequence[Path]) -> list[str]:
 
 def describe_this_machine() -> dict[str, Any]:
     """Return what to write beside results, as JSON can hold it."""
-    versions = {name: found for name in PACKAGES if (found := version_of(name)) is not None}
+    versions = {name: installed for name in PACKAGES if (installed := version_of(name)) is not None}
     return {
         **versions,
         "python": platform.python_version(),

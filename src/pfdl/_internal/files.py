@@ -150,7 +150,7 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
             table = pd.read_csv(io.BytesIO(content), **options)
             if separator == ";":
                 other = pd.read_csv(io.BytesIO(content), **{"decimal": ",", **options})
-                table = max(table, other, key=lambda one: one.select_dtypes("number").shape[1])
+                table = max(table, other, key=lambda frame: frame.select_dtypes("number").shape[1])
     except ImportError as error:
         raise ModuleNotFoundError(
             f"reading {path} needs pyarrow; install it, or the extra 'parquet' of pfdl."

@@ -27,9 +27,9 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name in homes:
-            found = getattr(import_module(homes[name]), name)
-            setattr(sys.modules[package], name, found)
-            return found
+            value = getattr(import_module(homes[name]), name)
+            setattr(sys.modules[package], name, value)
+            return value
         if name in packages:
             return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -50,7 +50,9 @@ def import_own_files() -> None:
         except Exception as error:
             _imported.discard(path)
             lines = [
-                one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(path)
+                step.lineno
+                for step in extract_tb(error.__traceback__)
+                if step.filename == str(path)
             ]
             where = f", line {lines[-1]}," if lines else ""
             raise ImportError(

@@ -48,17 +48,19 @@ def setting(
 def check_settings(config: Any) -> None:
     """Raise unless every setting has a value that its declaration allows."""
     hints = get_type_hints(type(config))
-    for one in fields(config):
-        value = getattr(config, one.name)
-        if get_origin(hints[one.name]) is Literal:
-            check_choice(one.name, value, get_args(hints[one.name]))
-        if hints[one.name] is bool and not isinstance(value, bool):
-            raise TypeError(f"{one.name} is {value!r}; give True or False.")
-        if one.metadata.get("minimum") is not None and value is not None:
-            if float in (hints[one.name], *get_args(hints[one.name])):
-                check_number(one.name, value, one.metadata["minimum"], one.metadata["maximum"])
-            else:
-                check_count(one.name, value, one.metadata["minimum"])
+    for declared in fields(config):
+        value = getattr(config, declared.name)
+        if get_origin(hints[declared.name]) is Literal:
+            check_choice(declared.name, value, get_args(hints[declared.name]))
+        if hints[declared.name] is bool and not isinstance(value, bool):
+            raise TypeError(f"{declared.name} is {value!r}; give True or False.")
+        minimum = declared.metadata.get("minimum")
+        if minimum is None or value is None:
+            continue
+        if float in (hints[declared.name], *get_args(hints[declared.name])):
+            check_number(declared.name, value, minimum, declared.metadata["maximum"])
+        else:
+            check_count(declared.name, value, minimum)
 
 
 def describe_settings(config: type) -> dict[str, str]:
@@ -76,7 +78,7 @@ def describe_settings(config: type) -> dict[str, str]:
         {'hours': 'How long, see bake.'}
     """
     section = (inspect.getdoc(config) or "").partition("Args:\n")[2].partition("\n\n")[0]
-    plain = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", lambda found: found[1] or found[2], section)
+    plain = re.sub(r":\w+:`([^`]*)`|``([^`]*)``", lambda match: match[1] or match[2], section)
     entries = re.split(r"^ {4}(?=\w)", plain, flags=re.MULTILINE)[1:]
     pairs = (entry.partition(": ") for entry in entries)
     return {name: " ".join(words.split()) for name, _, words in pairs}
@@ -94,7 +96,7 @@ def read_setting(config: type, name: str, text: str) -> Any:
     kinds = get_args(hint) or (hint,)
     if NoneType in kinds and text.lower() in ("", "none", "null"):
         return None
-    kind = next(one for one in kinds if one is not NoneType)
+    kind = next(inner for inner in kinds if inner is not NoneType)
     try:
         return _WORDS[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
@@ -104,18 +106,18 @@ def read_setting(config: type, name: str, text: str) -> Any:
 def write_options(config: Any) -> list[str]:
     """Return what a user types for the settings that are not the defaults."""
     words: list[str] = []
-    for one in fields(config):
-        value = getattr(config, one.name)
+    for declared in fields(config):
+        value = getattr(config, declared.name)
         pairs: list[tuple[str, Any]] = []
         if isinstance(value, Mapping):
             for part, inner in value.items():
                 pairs += [(f"{part}.{name}", content) for name, content in inner.items()]
-        elif value != one.default:
-            pairs.append((one.name, value))
+        elif value != declared.default:
+            pairs.append((declared.name, value))
         for name, content in pairs:
             text = content if isinstance(content, str) else json.dumps(content)
             long = name.replace("_", "-")
-            if not one.metadata.get("shown"):
+            if not declared.metadata.get("shown"):
                 words += ["--set", f"{name}={text}"]
             elif isinstance(content, bool):
                 words.append(f"--{long}" if content else f"--no-{long}")

@@ -39,7 +39,7 @@ def printable(text: object) -> str:
         cat\x1b[2J
     """
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text)
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in str(text)
     )
 
 

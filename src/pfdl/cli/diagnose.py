@@ -100,8 +100,8 @@ def diagnose(
         _check_answers(data, target)
         for table in [predictions, *others]:
             check_there("table of predictions", table, "it has a line for each answer of a model")
-        found = _diagnose_answers([predictions, *others], run, options)
-        _show(found, str(run or "IMAGES"), words, output)
+        diagnoses = _diagnose_answers([predictions, *others], run, options)
+        _show(diagnoses, str(run or "IMAGES"), words, output)
     elif run is None:
         raise ValueError("name a run and its images, a table, or --predictions.")
     elif run.suffix.lower() in TABLE_SUFFIXES:
@@ -148,15 +148,17 @@ def _diagnose_runs(
     from pfdl.vision.evaluation import find_test_set
 
     place = resolve_device(device)
-    found = []
+    diagnoses = []
     for run in runs:
         trained, own, source = open_run(run, data, options)
         split = find_test_set(own, source)
         if split != own:
             print_understood(split)
         say(f"Diagnosing {run} on {place}")
-        found.append(diagnose_images(trained, source, split, trained_on=own, device=place, say=say))
-    return found
+        diagnoses.append(
+            diagnose_images(trained, source, split, trained_on=own, device=place, say=say)
+        )
+    return diagnoses
 
 
 def _diagnose_answers(
@@ -168,32 +170,34 @@ def _diagnose_answers(
     from pfdl.vision.answers import read_answers
     from pfdl.vision.diagnosis import diagnose_answers
 
-    found = []
+    diagnoses = []
     for table in tables:
         say(f"Diagnosing {table}")
         answers = read_answers(table, root)
         source: ContextSource | None = answers.source
         if options.features is not None:
             source = describe(answers.named, options.features)
-        found.append(diagnose_answers(table, answers, source, say=say))
-    return found
+        diagnoses.append(diagnose_answers(table, answers, source, say=say))
+    return diagnoses
 
 
-def _show(found: list[ImageDiagnosis], data: str, words: list[str], output: Path) -> None:
+def _show(diagnoses: list[ImageDiagnosis], data: str, words: list[str], output: Path) -> None:
     """Print the verdicts with what to try next, and write the page."""
     from pfdl.report.diagnosis_page import diagnosis_page
     from pfdl.runs import name_folders
     from pfdl.vision.advice import advise
     from pfdl.vision.diagnosis import compare_all
 
-    named = dict(zip(name_folders([one.folder for one in found]), found, strict=True))
-    for name, one in named.items():
+    named = dict(
+        zip(name_folders([diagnosis.folder for diagnosis in diagnoses]), diagnoses, strict=True)
+    )
+    for name, diagnosis in named.items():
         typer.echo(f"Does {printable(name)} rely on the context? ", nl=False)
-        typer.secho(one.answer.upper(), fg=COLOURS[one.answer], bold=True)
-        for line in one.verdict():
+        typer.secho(diagnosis.answer.upper(), fg=COLOURS[diagnosis.answer], bold=True)
+        for line in diagnosis.verdict():
             say_sentence(line)
         typer.echo("What to try next:")
-        for sentence, command in advise(one, data, words):
+        for sentence, command in advise(diagnosis, data, words):
             typer.echo(f"- {sentence}\n  {printable(command)}")
     comparisons, warning = compare_all(named)
     for sentence in filter(None, [*comparisons, warning]):
@@ -223,8 +227,8 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     clean = suspects.empty and screen.get_support().all()
     colour = typer.colors.GREEN if clean else typer.colors.YELLOW
     typer.secho(printable_lines(screen.verdict_), fg=colour)
-    for column, found in suspects.iterrows():
-        say_sentence(f"{column} ({found['grade']}): {found['reason']}")
+    for column, suspicion in suspects.iterrows():
+        say_sentence(f"{column} ({suspicion['grade']}): {suspicion['reason']}")
     code = advice(screen, path, target)
     typer.echo(printable_lines(code))
     write_atomically(output, table_page(screen, path.name, target, notes, code))

@@ -74,13 +74,13 @@ def _describe_objectives() -> dict[str, str]:
     from pfdl.objectives import list_objectives
 
     described = {}
-    for one in list_objectives():
-        facts = [one.summary or "(no description)"]
-        facts.append(f"Needs {' and '.join(one.needs) or 'nothing else'}.")
-        facts.append(_name_settings(one.settings) or "No settings.")
-        if one.reference and one.reference not in one.summary:
-            facts.append(f"({one.reference})")
-        described[one.name] = " ".join(facts)
+    for objective in list_objectives():
+        facts = [objective.summary or "(no description)"]
+        facts.append(f"Needs {' and '.join(objective.needs) or 'nothing else'}.")
+        facts.append(_name_settings(objective.settings) or "No settings.")
+        if objective.reference and objective.reference not in objective.summary:
+            facts.append(f"({objective.reference})")
+        described[objective.name] = " ".join(facts)
     return described
 
 
@@ -92,15 +92,15 @@ def _describe_finders() -> dict[str, str]:
     from pfdl.contexts import list_contexts
 
     described = {}
-    for one in list_contexts():
-        facts = [one.summary or "(no description)"]
-        if one.reads == "logits":
+    for finder in list_contexts():
+        facts = [finder.summary or "(no description)"]
+        if finder.reads == "logits":
             facts.append("Reads the logits of a first network; unchecked.")
-        if one.settings:
-            facts.append(_name_settings(one.settings))
-        if one.automatic:
+        if finder.settings:
+            facts.append(_name_settings(finder.settings))
+        if finder.automatic:
             facts.append("Tried by auto.")
-        described[one.name] = " ".join(facts)
+        described[finder.name] = " ".join(facts)
     return described
 
 
@@ -108,13 +108,13 @@ def _describe_settings() -> dict[str, str]:
     described = {}
     for kind in (TrainingConfig, DataOptions, RunOptions):
         words = describe_settings(kind)
-        for one in fields(kind):
-            if not one.metadata:
+        for field in fields(kind):
+            if not field.metadata:
                 continue
-            typed = f"--set {one.name}=VALUE"
-            if one.metadata["shown"]:
-                typed = f"--{one.name.replace('_', '-')}"
-            described[one.name] = f"{words[one.name]} Default {one.default}. {typed}"
+            typed = f"--set {field.name}=VALUE"
+            if field.metadata["shown"]:
+                typed = f"--{field.name.replace('_', '-')}"
+            described[field.name] = f"{words[field.name]} Default {field.default}. {typed}"
     return described
 
 

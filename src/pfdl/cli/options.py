@@ -49,7 +49,9 @@ class _Command(typer.core.TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:  # Typer's own class for it has moved between versions
             option = getattr(error, "option_name", "")
-            if option.startswith("--") and any(one.name == "settings" for one in self.params):
+            if option.startswith("--") and any(
+                parameter.name == "settings" for parameter in self.params
+            ):
                 hint = (
                     f"Settings without an option are given as --set {option[2:]}=VALUE; see 'pfdl"
                     " list settings'."
@@ -113,7 +115,7 @@ def takes_settings(
             command(**arguments, **read_settings(kinds, texts, without, defaults))
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate
@@ -129,7 +131,7 @@ def _leave_unread(kinds: dict[str, Any], typed: dict[str, str]) -> dict[str, Typ
     """Take what is to stay unread out of the kinds of settings, and out of what was typed."""
     (name,) = [name for name, kind in kinds.items() if kind is TypedSettings]
     del kinds[name]
-    training = {one.name for one in _settings_of(TrainingConfig, ())}
+    training = {field.name for field in _settings_of(TrainingConfig, ())}
     return {name: TypedSettings({key: typed.pop(key) for key in training & typed.keys()})}
 
 
@@ -155,7 +157,7 @@ def gather_texts(
     """
     known: set[str] = set()
     for kind in kinds.values():
-        known |= {one.name for one in _settings_of(kind, without)}
+        known |= {field.name for field in _settings_of(kind, without)}
     for name in written:
         if "." not in name and name not in known:
             raise ValueError(
@@ -192,7 +194,7 @@ def read_settings(
     """
     made = {}
     for parameter, kind in kinds.items():
-        names = [one.name for one in _settings_of(kind, without)]
+        names = [field.name for field in _settings_of(kind, without)]
         own = {name: defaults[name] for name in names if name in defaults}
         own |= {name: read_setting(kind, name, texts[name]) for name in names if name in texts}
         if kind is TrainingConfig:
@@ -253,7 +255,7 @@ def read_objective_settings(objective: str, texts: Mapping[str, str]) -> dict[st
 
 
 def _settings_of(kind: Any, without: Collection[str]) -> list[Field[Any]]:
-    return [one for one in fields(kind) if one.metadata and one.name not in without]
+    return [field for field in fields(kind) if field.metadata and field.name not in without]
 
 
 def _make_parameters(
@@ -267,16 +269,16 @@ def _make_parameters(
     """
     parameters = [_keyword("context", typer.Context, None, inspect.Parameter.empty)]
     has_settings = False
-    for one in own.values():
-        if is_dataclass(one.annotation):
+    for parameter in own.values():
+        if is_dataclass(parameter.annotation):
             has_settings = True
-            parameters += _make_options(one.annotation, without, all_shown, defaults)
-        elif one.annotation is TypedSettings:
+            parameters += _make_options(parameter.annotation, without, all_shown, defaults)
+        elif parameter.annotation is TypedSettings:
             for option in _make_options(TrainingConfig, without, False, {}):
                 _, how = get_args(option.annotation)
                 parameters.append(_keyword(option.name, str | None, how))
         else:
-            parameters.append(one.replace(kind=one.KEYWORD_ONLY))
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
     if has_settings and not all_shown:
         option = typer.Option("--set", metavar="NAME=VALUE", help=SET)
         parameters.append(_keyword("settings", list[str] | None, option))
@@ -292,17 +294,17 @@ def _make_options(
     words = describe_settings(kind)
     hints = get_type_hints(kind)
     options = []
-    for one in _settings_of(kind, without):
-        if not one.metadata["shown"] and not all_shown:
+    for field in _settings_of(kind, without):
+        if not field.metadata["shown"] and not all_shown:
             continue
-        names = [f"--{one.name.replace('_', '-')}", one.metadata["short"]]
-        if hints[one.name] is bool:
+        names = [f"--{field.name.replace('_', '-')}", field.metadata["short"]]
+        if hints[field.name] is bool:
             names[0] += f"/--no-{names[0][2:]}"
-        option = typer.Option(*filter(None, names), help=words[one.name])
+        option = typer.Option(*filter(None, names), help=words[field.name])
         # The config checks choices
-        kind_here = str if get_origin(hints[one.name]) is Literal else hints[one.name]
-        default = defaults.get(one.name, one.default)
-        options.append(_keyword(one.name, kind_here, option, default))
+        kind_here = str if get_origin(hints[field.name]) is Literal else hints[field.name]
+        default = defaults.get(field.name, field.default)
+        options.append(_keyword(field.name, kind_here, option, default))
     return options
 
 

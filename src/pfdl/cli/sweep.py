@@ -108,7 +108,7 @@ def parse_space(
         >>> parse_space(["learning-rate=0.1,0.01", "objective=pfdl", "pfdl.hidden=64,128"])
         {'learning_rate': [0.1, 0.01], 'objective': ['pfdl'], 'pfdl.hidden': [64, 128]}
     """
-    known = {one.name for one in fields(TrainingConfig)} - {
+    known = {field.name for field in fields(TrainingConfig)} - {
         "seed",
         "select",
         "objective_settings",

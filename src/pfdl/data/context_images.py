@@ -202,7 +202,7 @@ def store_images(
             {
                 "size": size,
                 "description": dict(source.description),
-                "samples": [list(one) for one in samples],
+                "samples": [list(sample) for sample in samples],
             }
         )
     )

@@ -261,11 +261,11 @@ def _check_row(row: ManifestRow) -> None:
         raise ValueError(f"{row.path!r} is in the training set and in the validation set.")
 
 
-def _counted(names: Sequence[str], one: str, several: str) -> str:
+def _counted(names: Sequence[str], singular: str, plural: str) -> str:
     shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (
         ", …" if len(names) > _MOST_NAMED else ""
     )
-    return f"{len(names)} {one if len(names) == 1 else several} ({shown})"
+    return f"{len(names)} {singular if len(names) == 1 else plural} ({shown})"
 
 
 def _set_order(name: str) -> tuple[int, float]:
@@ -289,11 +289,11 @@ def _check_parameters(path: Path, parameters: Any) -> None:
         raise ValueError(
             f"{path} is not the parameter file of a manifest in the format {FORMAT!r}."
         )
-    found = {"notes": [], "source": {}, **parameters}
+    told = {"notes": [], "source": {}, **parameters}
     kinds = {"dominant": dict, "notes": list, "source": dict}
-    is_whole = all(isinstance(found.get(name), kind) for name, kind in kinds.items())
+    is_whole = all(isinstance(told.get(name), kind) for name, kind in kinds.items())
     if not is_whole or not all(
-        isinstance(text, str) for text in (*found["dominant"].values(), *found["notes"])
+        isinstance(text, str) for text in (*told["dominant"].values(), *told["notes"])
     ):
         raise ValueError(
             f"{path} does not say which context is dominant in which class, where the images come"

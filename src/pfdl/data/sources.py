@@ -193,22 +193,22 @@ class ImageFiles:
         return self._checked
 
     def _decode_all(self, on_progress: Callable[[int, int], None]) -> Listing:
-        found, unlisted, description = self._list_files(self.root)
+        files, unlisted, description = self._list_files(self.root)
         samples: list[Sample] = []
         bad = list(unlisted)
         threads = min(8, os.cpu_count() or 1)
-        examined = map_in_threads(self._examine, found, threads, per_task=_FILES_PER_TASK)
+        examined = map_in_threads(self._examine, files, threads, per_task=_FILES_PER_TASK)
         for done, sample in enumerate(examined, start=1):
             if isinstance(sample, BadImage):
                 bad.append(sample)
             else:
                 samples.append(sample)
-            on_progress(done, len(found))
+            on_progress(done, len(files))
         bad.sort()
         if bad and self._on_bad_image == "error":
             raise ValueError(describe_bad_images(self.root, bad, REMEDY))
         lost = sorted(
-            {file.class_name for file in found} - {sample.class_name for sample in samples}
+            {file.class_name for file in files} - {sample.class_name for sample in samples}
         )
         if lost:
             then = (

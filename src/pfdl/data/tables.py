@@ -70,21 +70,21 @@ def find_columns(
     """
     for role in given:
         check_choice("what a column holds", role, _USUAL_NAMES)
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for role, usual in _USUAL_NAMES.items():
         if role in given and given[role] not in names:
             raise ValueError(f"{table} has no column {given[role]!r}; it has {quoted(names)}.")
         guesses = [name for name in names if name.lower() in usual]
         guesses.sort(key=lambda name: usual.index(name.lower()))
         if role in given or guesses:
-            found[role] = given.get(role) or guesses[0]
+            columns[role] = given.get(role) or guesses[0]
         elif role in needed:
             raise ValueError(
                 f"{table} has no column called {' or '.join(usual)}; say which of"
                 f" {quoted(names)} is the {role} (on the command line: --columns"
                 f" {role}=NAME)."
             )
-    return found
+    return columns
 
 
 def is_table(path: Path) -> bool:

@@ -54,14 +54,14 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
         ("What the files say of the class", _properties(first)),
     ]
     wrong: list[Markup] = []
-    for name, one in named.items():
-        sections.append((f"What was found about {name}", _verdict(one, data, options)))
-        wrong += _wrong(name, one)
+    for name, diagnosis in named.items():
+        sections.append((f"What was found about {name}", _verdict(diagnosis, data, options)))
+        wrong += _wrong(name, diagnosis)
     pictures = [
         ("What the contexts look like", _contexts(diagnoses)),
         ("What the model gets wrong", wrong),
     ]
-    if all(one.contexts_are == KNOWN for one in diagnoses):
+    if all(diagnosis.contexts_are == KNOWN for diagnosis in diagnoses):
         pictures.reverse()  # contexts that nobody named are to be looked at first
     sections += [
         *pictures,
@@ -77,11 +77,13 @@ def diagnosis_page(named: Named, data: str, options: Sequence[str] = ()) -> str:
 def _introduction(named: Named) -> list[Markup]:
     """Return the answers, and what they rest on."""
     answers = [
-        blocks.text(f"Does {name} rely on the context? {one.verdict()[0]}", TONES[one.answer])
-        for name, one in named.items()
+        blocks.text(
+            f"Does {name} rely on the context? {diagnosis.verdict()[0]}", TONES[diagnosis.answer]
+        )
+        for name, diagnosis in named.items()
     ]
     comparisons, warning = compare_all(named)
-    sizes = dict.fromkeys(str(len(one.rows)) for one in named.values())
+    sizes = dict.fromkeys(str(len(diagnosis.rows)) for diagnosis in named.values())
     rests_on = f"Measured on {' and '.join(sizes)} images that took no part in training."
     warnings = [blocks.text(warning, "warning")] if warning else []
     return [*answers, *map(blocks.text, [*comparisons, rests_on]), *warnings]
@@ -92,38 +94,38 @@ def _side_by_side(named: Named) -> list[Markup]:
     if len(named) < 2:
         return []
     rows = []
-    for name, one in named.items():
-        reliance = one.found.reliance
-        worst = one.accuracies.worst_group
+    for name, diagnosis in named.items():
+        reliance = diagnosis.found.reliance
+        worst = diagnosis.accuracies.worst_group
         usual, elsewhere = math.nan, math.nan
         if reliance is not None:
             usual, elsewhere = reliance.in_usual, reliance.elsewhere
         shares = [
             figure(100 * share, missing="the usual contexts are not known")
-            for share in (one.accuracies.overall, usual, elsewhere, worst.accuracy)
+            for share in (diagnosis.accuracies.overall, usual, elsewhere, worst.accuracy)
         ]
-        rows.append((name, [one.answer, *shares, f"{worst.name}, {worst.samples} images"]))
+        rows.append((name, [diagnosis.answer, *shares, f"{worst.name}, {worst.samples} images"]))
     columns = ["relies", "all images", "usual contexts", "elsewhere", "worst group", "which is"]
     return [Markup(blocks.table("Accuracy (%) of the models", "model", columns, rows))]
 
 
-def _properties(one: ImageDiagnosis) -> list[Markup]:
+def _properties(diagnosis: ImageDiagnosis) -> list[Markup]:
     """Show which plain properties of the files go with the class."""
-    if not one.properties:
+    if not diagnosis.properties:
         return []
     labels: dict[str, None] = {}
-    for test in one.properties:
+    for test in diagnosis.properties:
         labels |= dict.fromkeys(test.by_class)
     rows = []
-    for test in one.properties:
+    for test in diagnosis.properties:
         unit = f" ({UNITS[test.name]})" if UNITS[test.name] else ""
         chance = "below 0.001" if test.chance < 0.001 else f"{test.chance:.3f}"
         strength = Markup(blocks.number(f"{test.strength:.2f}", strong=test.matters))
         typical = [test.by_class.get(label, "not known") for label in labels]
         rows.append((f"{test.name}{unit}", [strength, chance, *typical]))
-    caption = f"Properties of {max(test.images for test in one.properties)} images by class"
+    caption = f"Properties of {max(test.images for test in diagnosis.properties)} images by class"
     columns = ["strength", "chance", *map(name_class, labels)]
-    quiet = [place for place, test in enumerate(one.properties) if not test.matters]
+    quiet = [place for place, test in enumerate(diagnosis.properties) if not test.matters]
     notes = (
         "Strength: Cramér's V with the class, 0 to 1. Chance: of so strong an association under"
         " independence, for all properties together (Holm). By class the median, or the most"
@@ -133,11 +135,13 @@ def _properties(one: ImageDiagnosis) -> list[Markup]:
     return [Markup(blocks.table(caption, "property", columns, rows, notes, quiet))]
 
 
-def _places(one: ImageDiagnosis) -> list[Markup]:
+def _places(diagnosis: ImageDiagnosis) -> list[Markup]:
     """Draw where in the image the contexts of a class differ."""
-    if one.images is None or len(set(one.contexts)) < 2:
+    if diagnosis.images is None or len(set(diagnosis.contexts)) < 2:
         return []
-    shares = map_contexts(one.images, [row.class_name for row in one.rows], one.contexts)
+    shares = map_contexts(
+        diagnosis.images, [row.class_name for row in diagnosis.rows], diagnosis.contexts
+    )
     if shares is None:
         return []
 
@@ -165,24 +169,24 @@ def _places(one: ImageDiagnosis) -> list[Markup]:
     return [Markup(blocks.plot("Where", summary, inline(draw_svg(draw), "places"), "places"))]
 
 
-def save_result(found: Diagnosis, path: Path) -> None:
+def save_result(result: Diagnosis, path: Path) -> None:
     """Write the page about a diagnosis of arrays."""
-    write_atomically(path, result_page(found, path.stem))
+    write_atomically(path, result_page(result, path.stem))
 
 
-def result_page(found: Diagnosis, title: str) -> str:
+def result_page(result: Diagnosis, title: str) -> str:
     """Return the page about a diagnosis of arrays: no pictures, but all figures.
 
     Args:
-        found: What :func:`pfdl.diagnose` found.
+        result: What :func:`pfdl.diagnose` found.
         title: Its name.
     """
-    first, *others = found.verdict()
+    first, *others = result.verdict()
     sections = [("What was found", [blocks.text(words) for words in others])]
-    if found.reliance is not None and found.shift is not None:
-        sections.append(("If the contexts shift", [_draw_shift({title: found.shift})]))
-    if found.accuracies is not None:
-        groups = sorted(found.accuracies.groups, key=WORST_FIRST)
+    if result.reliance is not None and result.shift is not None:
+        sections.append(("If the contexts shift", [_draw_shift({title: result.shift})]))
+    if result.accuracies is not None:
+        groups = sorted(result.accuracies.groups, key=WORST_FIRST)
         table = _share_table(
             "Accuracy (%) by group, the worst first",
             "group",
@@ -192,14 +196,17 @@ def result_page(found: Diagnosis, title: str) -> str:
         )
         sections.append(("Accuracy by group", [table]))
     sections.append(("How to read this page", [reading.diagnosis()]))
-    return render(f"Diagnosis: {title}", [blocks.text(first, TONES[found.answer])], sections)
+    return render(f"Diagnosis: {title}", [blocks.text(first, TONES[result.answer])], sections)
 
 
-def _verdict(one: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Markup]:
-    found = [*(blocks.text(words) for words in one.verdict()[1:]), blocks.text("What to try next:")]
-    for sentence, command in advise(one, data, options):
-        found += [blocks.text(sentence), blocks.command(command)]
-    return found
+def _verdict(diagnosis: ImageDiagnosis, data: str, options: Sequence[str]) -> list[Markup]:
+    verdict = [
+        *(blocks.text(words) for words in diagnosis.verdict()[1:]),
+        blocks.text("What to try next:"),
+    ]
+    for sentence, command in advise(diagnosis, data, options):
+        verdict += [blocks.text(sentence), blocks.command(command)]
+    return verdict
 
 
 def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
@@ -207,37 +214,39 @@ def _contexts(diagnoses: Sequence[ImageDiagnosis]) -> list[Markup]:
     runs have the same images in the same contexts.
     """
     galleries: list[Markup] = []
-    shown = [one for one in diagnoses if one.images is not None]
-    same = len({(one.rows, one.contexts) for one in shown}) == 1
-    for one in shown[:1] if same else shown:
-        groups = one.accuracies.groups
+    shown = [diagnosis for diagnosis in diagnoses if diagnosis.images is not None]
+    same = len({(diagnosis.rows, diagnosis.contexts) for diagnosis in shown}) == 1
+    for diagnosis in shown[:1] if same else shown:
+        groups = diagnosis.accuracies.groups
         if len(groups) <= SHOWN_CONTEXTS:
             by_context = sorted(groups, key=lambda group: (str(group.context), str(group.label)))
-            galleries += [_group(one, group) for group in by_context]
+            galleries += [_group(diagnosis, group) for group in by_context]
             continue
-        for context in list(one.accuracies.by_context)[:SHOWN_CONTEXTS]:
-            galleries.append(_context(one, context))
+        for context in list(diagnosis.accuracies.by_context)[:SHOWN_CONTEXTS]:
+            galleries.append(_context(diagnosis, context))
     return galleries
 
 
-def _context(one: ImageDiagnosis, context: str) -> Markup:
+def _context(diagnosis: ImageDiagnosis, context: str) -> Markup:
     """Show images of all classes in one context."""
-    usual = [name_class(label) for label, where in one.usual_contexts.items() if where == context]
+    usual = [
+        name_class(label) for label, where in diagnosis.usual_contexts.items() if where == context
+    ]
     usually = f"; usual in training for {', '.join(usual)}" if usual else ""
-    title = f"{name_context(context)}: {one.contexts.count(context)} test images{usually}"
-    samples = one.samples_of(None, context, THUMBNAILS)
-    return _gallery(title, [_thumbnail(one, sample) for sample in samples])
+    title = f"{name_context(context)}: {diagnosis.contexts.count(context)} test images{usually}"
+    samples = diagnosis.samples_of(None, context, THUMBNAILS)
+    return _gallery(title, [_thumbnail(diagnosis, sample) for sample in samples])
 
 
-def _group(one: ImageDiagnosis, group: GroupAccuracy) -> Markup:
+def _group(diagnosis: ImageDiagnosis, group: GroupAccuracy) -> Markup:
     """Show images of one class in one context, with how many there are and how many are right."""
-    is_usual = one.usual_contexts.get(group.label) == group.context
+    is_usual = diagnosis.usual_contexts.get(group.label) == group.context
     usually = "; usual in training for this class" if is_usual else ""
     count = f"{group.samples} test images" if group.samples > 1 else "1 test image"
     few = "; few to rest on" if group.samples < FEW else ""
     title = f"{group.name}: {count}, {100 * group.accuracy:.0f} % right{usually}{few}"
-    samples = spread(one.inside(group.label, group.context), THUMBNAILS)
-    pictures = [_thumbnail(one, sample, named=False) for sample in samples]
+    samples = spread(diagnosis.inside(group.label, group.context), THUMBNAILS)
+    pictures = [_thumbnail(diagnosis, sample, named=False) for sample in samples]
     return _gallery(title, pictures)
 
 
@@ -245,17 +254,17 @@ def _gallery(title: str, pictures: Sequence[tuple[str, str, str]]) -> Markup:
     return Markup(blocks.gallery(title[0].upper() + title[1:], pictures))
 
 
-def _wrong(name: str, one: ImageDiagnosis) -> list[Markup]:
+def _wrong(name: str, diagnosis: ImageDiagnosis) -> list[Markup]:
     """Show images of the worst groups, those that are not recognised first."""
     galleries: list[Markup] = []
-    if one.images is None:
+    if diagnosis.images is None:
         return galleries
-    for group in sorted(one.accuracies.groups, key=WORST_FIRST)[:SHOWN_GROUPS]:
+    for group in sorted(diagnosis.accuracies.groups, key=WORST_FIRST)[:SHOWN_GROUPS]:
         if wrong := round((1 - group.accuracy) * group.samples):
             title = f"{name}, {group.name}: {wrong} of {group.samples} images not recognised"
             pictures = [
-                _thumbnail(one, sample)
-                for sample in one.samples_of(group.label, group.context, THUMBNAILS)
+                _thumbnail(diagnosis, sample)
+                for sample in diagnosis.samples_of(group.label, group.context, THUMBNAILS)
             ]
             galleries.append(blocks.gallery(title, pictures))
     return galleries
@@ -265,9 +274,9 @@ def _shift(named: Named) -> list[Markup]:
     """Draw the accuracy to expect if the contexts shift."""
     curves = {}
     forecasts = []
-    for name, one in named.items():
-        curve, gap = one.found.shift, one.found.gap
-        if one.found.reliance is None or curve is None:
+    for name, diagnosis in named.items():
+        curve, gap = diagnosis.found.shift, diagnosis.found.gap
+        if diagnosis.found.reliance is None or curve is None:
             continue
         curves[name] = curve
         if gap is not None and not gap.agrees_with(curve):
@@ -308,18 +317,20 @@ def _accuracy(named: Named) -> list[Markup]:
     groups.
     """
     tables = []
-    for name, one in named.items():
-        by_class = _shares_by_class(one)
+    for name, diagnosis in named.items():
+        by_class = _shares_by_class(diagnosis)
         tables.append(_share_table(f"{name}: accuracy (%) by class", "class", by_class, name_class))
-        by_context = {title: side.by_context for title, side in _sides(one) if side.by_context}
+        by_context = {
+            title: side.by_context for title, side in _sides(diagnosis) if side.by_context
+        }
         if by_context:
             title = f"{name}: accuracy (%) by context"
             tables.append(_share_table(title, "context", by_context, name_context))
     first, *_ = named
     worst = sorted(named[first].accuracies.groups, key=WORST_FIRST)[:WORST_GROUPS]
     shares = {}
-    for name, one in named.items():
-        shares[name] = {group.name: group.accuracy for group in one.accuracies.groups}
+    for name, diagnosis in named.items():
+        shares[name] = {group.name: group.accuracy for group in diagnosis.accuracies.groups}
     groups = _share_table(
         f"The worst groups of {first}: accuracy (%)",
         "group",
@@ -330,19 +341,21 @@ def _accuracy(named: Named) -> list[Markup]:
     return [blocks.side_by_side(tables), groups]
 
 
-def _sides(one: ImageDiagnosis) -> list[tuple[str, Accuracies]]:
+def _sides(diagnosis: ImageDiagnosis) -> list[tuple[str, Accuracies]]:
     """Return the accuracies on validation images, if there are any, and on test images."""
     sides = []
-    for title, side in (("validation", one.validation), ("test", one.accuracies)):
+    for title, side in (("validation", diagnosis.validation), ("test", diagnosis.accuracies)):
         if side is not None:
             sides.append((f"{title}, {sum(group.samples for group in side.groups)}", side))
     return sides
 
 
-def _shares_by_class(one: ImageDiagnosis) -> dict[str, dict[Any, float]]:
+def _shares_by_class(diagnosis: ImageDiagnosis) -> dict[str, dict[Any, float]]:
     """Return for each column of a table the accuracy on all images and in each class."""
-    columns = {title: {"all images": side.overall, **side.by_label} for title, side in _sides(one)}
-    reliance = one.found.reliance
+    columns = {
+        title: {"all images": side.overall, **side.by_label} for title, side in _sides(diagnosis)
+    }
+    reliance = diagnosis.found.reliance
     if reliance is not None:
         usual = columns["in its usual context"] = {"all images": reliance.in_usual}
         elsewhere = columns["elsewhere"] = {"all images": reliance.elsewhere}
@@ -382,13 +395,19 @@ def _share_table(
     return Markup(blocks.table(title, corner, list(columns), rows))
 
 
-def _thumbnail(one: ImageDiagnosis, sample: int, *, named: bool = True) -> tuple[str, str, str]:
+def _thumbnail(
+    diagnosis: ImageDiagnosis, sample: int, *, named: bool = True
+) -> tuple[str, str, str]:
     """Return a small PNG file in base 64, what it shows, and the words below it, which name the
     group unless the title does.
     """
-    assert one.images is not None, "the caller asks first"
-    row, answer, context = one.rows[sample], one.predictions[sample], one.contexts[sample]
-    picture = Image.fromarray(one.images[sample][0].permute(1, 2, 0).numpy())
+    assert diagnosis.images is not None, "the caller asks first"
+    row, answer, context = (
+        diagnosis.rows[sample],
+        diagnosis.predictions[sample],
+        diagnosis.contexts[sample],
+    )
+    picture = Image.fromarray(diagnosis.images[sample][0].permute(1, 2, 0).numpy())
     picture.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
     stream = io.BytesIO()
     picture.save(stream, format="PNG", optimize=True)

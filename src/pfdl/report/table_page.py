@@ -39,8 +39,8 @@ def table_page(
     shown = [
         blocks.text(screen.verdict_, "finding" if clean else "warning"),
         *(
-            blocks.text(f"{column} ({found['grade']}): {found['reason']}")
-            for column, found in suspects.iterrows()
+            blocks.text(f"{column} ({suspicion['grade']}): {suspicion['reason']}")
+            for column, suspicion in suspects.iterrows()
         ),
         blocks.listing("What to do, in Python", advice),
         blocks.plot("m against k", summary, inline(draw_svg(screen.plot), "plot"), "plot"),

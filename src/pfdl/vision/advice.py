@@ -18,20 +18,20 @@ Advice = tuple[str, str]
 """A sentence, and what to type."""
 
 
-def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[Advice]:
+def advise(diagnosis: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[Advice]:
     """Return what to try next, what is best supported first: a sentence, and what to type.
 
     Nothing is trained on contexts that are not confirmed.
 
     Args:
-        one: The diagnosis.
+        diagnosis: The diagnosis.
         data: What the user called the data on the command line.
         options: Further words of the command line that say how to read the data.
     """
-    run = shlex.quote(str(one.folder))
-    if one.data_is == ANSWERS:
+    run = shlex.quote(str(diagnosis.folder))
+    if diagnosis.data_is == ANSWERS:
         again = f"pfdl diagnose --predictions {run} IMAGES"
-        if one.answer == YES and one.found.explains_gap:
+        if diagnosis.answer == YES and diagnosis.found.explains_gap:
             return [
                 (
                     "Draw every class in every context equally often in training; in pfdl:",
@@ -43,23 +43,23 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
             "Add the training images to the table, with their contexts and the split train; then it"
             " is known which contexts are usual."
         )
-        return [_what_is_missing(one, (name, again), (name_training, again), again, again)]
+        return [_what_is_missing(diagnosis, (name, again), (name_training, again), again, again)]
     named = f"pfdl diagnose {run} TABLE.csv --columns context=NAME"
-    which = "other" if one.contexts_are == KNOWN else "the"
+    which = "other" if diagnosis.contexts_are == KNOWN else "the"
     name = (
         f"Name {which} contexts of the test images and of those it was trained on, in a column of"
         " a table; then it can be measured whether they matter."
     )
-    if one.answer == YES:
-        about = _about_contexts(one, _images(one, [data, *options]))
-        return [about] if one.found.explains_gap else [about, (name, named)]
+    if diagnosis.answer == YES:
+        about = _about_contexts(diagnosis, _images(diagnosis, [data, *options]))
+        return [about] if diagnosis.found.explains_gap else [about, (name, named)]
     name_training = (
         "Name the contexts of the images it was trained on, too, in one table with these; then it"
         " is known which are usual."
     )
     return [
         _what_is_missing(
-            one,
+            diagnosis,
             (name, named),
             (name_training, named),
             f"pfdl evaluate {run} OTHER_DATA",
@@ -69,68 +69,70 @@ def advise(one: ImageDiagnosis, data: str, options: Sequence[str] = ()) -> list[
 
 
 def _what_is_missing(
-    one: ImageDiagnosis, name: Advice, name_training: Advice, other: str, more: str
+    diagnosis: ImageDiagnosis, name: Advice, name_training: Advice, other: str, more: str
 ) -> Advice:
     """Return what tells more of a model of which it is not shown that it relies on the context.
 
     Args:
-        one: The diagnosis.
+        diagnosis: The diagnosis.
         name: How to name contexts.
         name_training: How to name those of the training images.
         other: What tests other data.
         more: What tests on more data.
     """
-    why = one.found.unanswered
-    if one.contexts_are == KNOWN and why.startswith(TRAINING_UNKNOWN):
+    why = diagnosis.found.unanswered
+    if diagnosis.contexts_are == KNOWN and why.startswith(TRAINING_UNKNOWN):
         return name_training
-    if one.contexts_are != KNOWN or not one.found.explains_gap:
+    if diagnosis.contexts_are != KNOWN or not diagnosis.found.explains_gap:
         return name
-    if one.answer == NO or why == BALANCED:
+    if diagnosis.answer == NO or why == BALANCED:
         return "No change is needed for these contexts. Test other data.", other
     return "Give more images that were not trained on, in all contexts.", more
 
 
-def _images(one: ImageDiagnosis, words: list[str]) -> str:
+def _images(diagnosis: ImageDiagnosis, words: list[str]) -> str:
     """Return what to type for the images of a training like that of the run."""
-    if one.data_is == OTHER:
+    if diagnosis.data_is == OTHER:
         words = ["TRAINING_DATA"]
-    if one.network and "--features" not in words:
-        words += ["--features", one.network]
-    if one.data_is != NAMED:  # with its ratio and layout
-        words += ["--set", f"manifest={one.folder / MANIFEST}"]
+    if diagnosis.network and "--features" not in words:
+        words += ["--features", diagnosis.network]
+    if diagnosis.data_is != NAMED:  # with its ratio and layout
+        words += ["--set", f"manifest={diagnosis.folder / MANIFEST}"]
     return shlex.join(words)
 
 
-def _about_contexts(one: ImageDiagnosis, images: str) -> Advice:
+def _about_contexts(diagnosis: ImageDiagnosis, images: str) -> Advice:
     """Name a training like that of the run but for what it does about contexts, and that was not
     tried already.
     """
     plain = replace(
-        one.training,
+        diagnosis.training,
         objective="erm",
         objective_settings={},
         sampler="shuffle",
         sampler_power=1.0,
-        contexts="known" if one.contexts_are == KNOWN else "inferred",
+        contexts="known" if diagnosis.contexts_are == KNOWN else "inferred",
         infer_by="auto",  # as they were found here
         confirm=True,
     )
     balanced = replace(plain, sampler="groups")
     worst = replace(plain, objective="groupdro")
-    name = one.folder.name.removesuffix("-groupdro").removesuffix("-groups")
-    if one.training == worst:
-        command = _train("MORE_DATA", one.training, one.folder.with_name(f"{name}-more"))
+    name = diagnosis.folder.name.removesuffix("-groupdro").removesuffix("-groups")
+    if diagnosis.training == worst:
+        command = _train(
+            "MORE_DATA", diagnosis.training, diagnosis.folder.with_name(f"{name}-more")
+        )
         return "Add training images of the affected classes in other contexts.", command
     then = ", then compare (pfdl diagnose … --compare)."
-    if one.training == balanced:
-        folder = one.folder.with_name(f"{name}-groupdro")
+    if diagnosis.training == balanced:
+        folder = diagnosis.folder.with_name(f"{name}-groupdro")
         what = "Train with an objective that looks at the worst group"
         return f"{what}{then}", _train(images, worst, folder)
     instead = ""
-    if one.training.objective != "erm":
-        instead = f", with plain erm instead of {one.training.objective}"
+    if diagnosis.training.objective != "erm":
+        instead = f", with plain erm instead of {diagnosis.training.objective}"
     what = f"Draw every class in every context equally often{instead}"
-    return f"{what}{then}", _train(images, balanced, one.folder.with_name(f"{name}-groups"))
+    return f"{what}{then}", _train(images, balanced, diagnosis.folder.with_name(f"{name}-groups"))
 
 
 def _train(images: str, config: TrainingConfig, folder: Path) -> str:

@@ -342,13 +342,13 @@ def _library(name: str) -> Any:
     """Return timm for a name that begins with ``timm/``, else torchvision's models."""
     library = "timm" if name.startswith(TIMM) else "torchvision"
     try:
-        found = import_module(library)
+        module = import_module(library)
     except ImportError:
         raise ModuleNotFoundError(
             f"{name!r} would be a model of {library}, which is not installed: install pfdl[images],"
             f" or take one of {', '.join(OURS)}."
         ) from None
-    return found if library == "timm" else found.models
+    return module if library == "timm" else module.models
 
 
 def _names_of(prefix: str) -> list[str]:
@@ -368,15 +368,15 @@ def _load_weights(model: nn.Module, path: Path, name: str) -> None:
     """Load a file of weights, without running code of it; a last layer for other classes, or none,
     stays new.
     """
-    found = _read_weights(path)
+    weights = _read_weights(path)
     own = model.state_dict()
     with attach(model) as tap:
         last = tap.layer_name + "."
     wanted: dict[str, Tensor] = {}
     for key, value in own.items():
-        is_new = key.startswith(last) and (key not in found or found[key].shape != value.shape)
+        is_new = key.startswith(last) and (key not in weights or weights[key].shape != value.shape)
         try:
-            wanted[key] = copy_like(value, value if is_new else found.get(key), repr(key))
+            wanted[key] = copy_like(value, value if is_new else weights.get(key), repr(key))
         except ValueError as error:
             raise ValueError(f"{path} does not hold the weights of this {name}: {error}") from None
     model.load_state_dict(wanted)

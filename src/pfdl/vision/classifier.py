@@ -206,7 +206,10 @@ class Classifier(AtomicModule):
         config = self.config
         parameters = list(self.backbone.parameters())
         is_sharded = isinstance(self.backbone, FSDPModule)
-        can_fuse = not is_sharded and {one.device.type for one in parameters} <= {"cpu", "cuda"}
+        can_fuse = not is_sharded and {parameter.device.type for parameter in parameters} <= {
+            "cpu",
+            "cuda",
+        }
         common: dict[str, Any] = {
             "weight_decay": config.weight_decay,
             "fused": True if can_fuse else None,

@@ -114,8 +114,8 @@ class ImageDiagnosis:
             rest.insert(0, f"{words}{doubt if self.contexts_are == UNCONFIRMED else ''}.")
             if self.answer != YES and self._worst_groups():
                 rest.insert(1, self._errs_most())
-        if telling := [one for one in self.properties if one.matters][:PROPERTIES_NAMED]:
-            words = "; ".join(one.sentence() for one in telling)
+        if telling := [test for test in self.properties if test.matters][:PROPERTIES_NAMED]:
+            words = "; ".join(test.sentence() for test in telling)
             rest.append(f"These properties of the files go with the class: {words}.")
         if len(set(self.predictions)) == 1 < len({row.class_name for row in self.rows}):
             rest.insert(
@@ -283,7 +283,7 @@ def _diagnose(tested: _Tested, pictures: ContextSource | None, size: int) -> Ima
     manifest, contexts = tested.manifest, tested.contexts
     rows = manifest.rows_of("test")
     labels = np.array([row.class_name for row in rows])
-    found = diagnose(
+    result = diagnose(
         tested.features,
         labels,
         contexts.names,
@@ -293,7 +293,7 @@ def _diagnose(tested: _Tested, pictures: ContextSource | None, size: int) -> Ima
     diagnosis = ImageDiagnosis(
         folder=tested.folder,
         training=tested.training,
-        found=_with_doubts(found, contexts.are),
+        found=_with_doubts(result, contexts.are),
         rows=tuple(row._replace(sets=()) for row in rows),
         contexts=contexts.of_rows(len(rows)),
         contexts_are=contexts.are,
@@ -314,24 +314,24 @@ def _with_validation(
     held_out = sum(group.samples for group in validation.groups)
     tested = diagnosis.accuracies.overall
     gap = Gap(validation.overall, held_out, tested, len(diagnosis.rows), in_mixture)
-    found = replace(diagnosis.found, gap=gap)
-    return replace(diagnosis, found=found, validation=validation)
+    result = replace(diagnosis.found, gap=gap)
+    return replace(diagnosis, found=result, validation=validation)
 
 
-def _with_doubts(found: Diagnosis, contexts_are: str) -> Diagnosis:
+def _with_doubts(result: Diagnosis, contexts_are: str) -> Diagnosis:
     """Take back what contexts that nobody named cannot bear: a forecast, a no, and without
     confirmation a yes.
     """
     if contexts_are == KNOWN:
-        return found
+        return result
     if contexts_are == UNKNOWN:
-        return replace(found, unanswered=NO_CONTEXTS)
-    doubt = found.unanswered
+        return replace(result, unanswered=NO_CONTEXTS)
+    doubt = result.unanswered
     if contexts_are == UNCONFIRMED:
         doubt = NOT_CONFIRMED
-    elif found.answer == NO:
+    elif result.answer == NO:
         doubt = NONE_FOUND
-    return replace(found, unanswered=doubt, shift=None)
+    return replace(result, unanswered=doubt, shift=None)
 
 
 def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparison:
@@ -434,13 +434,13 @@ def _find_contexts(
     size = config.image_size
     tested = Described.of_set(source, manifest, "test", size)
     training = _training_images(source, manifest, trained_on, size)
-    found = infer_in_run(config, training or tested, tested, describe, unconfirmed=True)
+    inference = infer_in_run(config, training or tested, tested, describe, unconfirmed=True)
     classes, _ = split_names((training or tested).rows)
-    counts = count_groups(classes, _named(found.inferred.contexts))
-    if found.inferred.number == 1 or not (found.is_confirmed or goes_together(counts)):
+    counts = count_groups(classes, _named(inference.inferred.contexts))
+    if inference.inferred.number == 1 or not (inference.is_confirmed or goes_together(counts)):
         return _Contexts(None, None, UNKNOWN)
-    are = INFERRED if found.is_confirmed else UNCONFIRMED
-    return _Contexts(_named(found.further), counts if training else None, are)
+    are = INFERRED if inference.is_confirmed else UNCONFIRMED
+    return _Contexts(_named(inference.further), counts if training else None, are)
 
 
 def _training_images(

@@ -81,12 +81,12 @@ def read_training(trained: TrainedModel) -> TrainingConfig:
         )
 
 
-def keep_contexts(folder: Path, paths: Sequence[str], found: InferredContexts) -> None:
+def keep_contexts(folder: Path, paths: Sequence[str], inferred: InferredContexts) -> None:
     """Write the contexts of images into a run folder, and why they are believed."""
-    columns = {"path": paths, "context": found.contexts}
-    if found.draws is not None:
-        columns["draws"] = found.draws
-    write_json(folder / WHY_CONTEXTS, found.to_dict())
+    columns = {"path": paths, "context": inferred.contexts}
+    if inferred.draws is not None:
+        columns["draws"] = inferred.draws
+    write_json(folder / WHY_CONTEXTS, inferred.to_dict())
     write_atomically(folder / INFERRED_CONTEXTS, pd.DataFrame(columns).to_csv(index=False))
 
 
@@ -141,20 +141,20 @@ def infer_in_run(
     # In one dataset of its own, as training has it
     data: Dataset[Any] = ConcatDataset([training.data])
     find = partial(find_contexts, data, training.labels, describe=describe)
-    found = find(**settings)
-    confirmed = found.number > 1 and config.confirm
-    if found.number == 1 and unconfirmed:
-        found = find(**{**settings, "confirmation": 0.0})
-    if found.number == 1:
-        return RunContexts(found, np.zeros(len(further.labels), dtype=np.intp), False, False)
+    inferred = find(**settings)
+    confirmed = inferred.number > 1 and config.confirm
+    if inferred.number == 1 and unconfirmed:
+        inferred = find(**{**settings, "confirmation": 0.0})
+    if inferred.number == 1:
+        return RunContexts(inferred, np.zeros(len(further.labels), dtype=np.intp), False, False)
     assigned = assign_contexts(
         data,
         training.labels,
-        found.contexts,
+        inferred.contexts,
         further.data,
         further.labels,
-        describe=description_of(found.description, describe),
+        describe=description_of(inferred.description, describe),
         seed=config.seed,
     )
     is_sound = assigned.is_sound
-    return RunContexts(found, assigned.contexts, is_sound, confirmed and is_sound)
+    return RunContexts(inferred, assigned.contexts, is_sound, confirmed and is_sound)

@@ -106,15 +106,15 @@ def validation_metrics(judged: Tensor, images: int) -> dict[str, float]:
     judged = torch.stack(gather_objects(judged.cpu()), -1).flatten(-2)[:, :images]
     predictions, labels, contexts = judged[:3].long()
     losses = judged[3]
-    found = {
+    metrics = {
         "val_loss": float(losses.mean()),
         ACCURACY: float((predictions == labels).float().mean()),
         WORST_CLASS: worst_group_accuracy(predictions, labels, torch.zeros_like(labels)),
     }
     if bool((contexts >= 0).all()):
         groups = group_accuracy(predictions, labels, contexts)
-        found |= {
+        metrics |= {
             WORST_GROUP: groups.worst_group.accuracy,
             GROUP_AVERAGE: groups.average_over_groups,
         }
-    return found
+    return metrics

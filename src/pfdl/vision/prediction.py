@@ -156,7 +156,7 @@ def _find_files(
         below: list[BadImage] = []
         for name in list_paths_below(place, below):
             yield str(place / name), partial(path_inside, place.resolve(), name)
-        bad += [BadImage(str(place / one.path), one.reason) for one in below]
+        bad += [BadImage(str(place / file.path), file.reason) for file in below]
     else:
         raise FileNotFoundError(
             f"there is no file or folder {place}; name images, or a folder of them."

@@ -185,19 +185,19 @@ def _infer_contexts(
     """
     config = read_training(trained)
     size = trained.config.image_size
-    found = infer_in_run(
+    inference = infer_in_run(
         config,
         Described.of_set(source, manifest, "train", size),
         Described.of_set(source, manifest, "validation", size),
         describe_by_weights(config, len(manifest.classes), device),
     )
-    inferred = found.inferred
+    inferred = inference.inferred
     why = inferred.sentence
-    if inferred.number > 1 and found.is_recognised:
+    if inferred.number > 1 and inference.is_recognised:
         # As contexts.csv has them
         names = [str(number) for number in range(inferred.number)]
-        contexts = np.concatenate([inferred.contexts, found.further])
-        numbers = torch.from_numpy(found.further).long()
+        contexts = np.concatenate([inferred.contexts, inference.further])
+        numbers = torch.from_numpy(inference.further).long()
         return _Balanced(numbers, names, why, replace(inferred, contexts=contexts))
     if inferred.number > 1:
         why = f"{why} But they cannot be recognised in the validation images."

@@ -197,7 +197,10 @@ def sweep(
     """
     splits = [make_split(source, ratio=ratio, seed=seed) for seed in range(config.seeds)]
     _check_images(config, splits[0])
-    space = {name: distribution_to_json(one) for name, one in config.distributions().items()}
+    space = {
+        name: distribution_to_json(distribution)
+        for name, distribution in config.distributions().items()
+    }
     settings = {**vars(config), "space": space, "ratio": ratio, "device": device}
     with claim(output, "sweep", settings, may_change=("trials", "device")):
         for seed, split in enumerate(splits):
@@ -314,7 +317,7 @@ def _try_candidate(number: int, *, output: Path, config: SweepConfig, device: st
     label, training = config.candidate(trial.params)
     trial.set_user_attr(CANDIDATE, label)
     try:
-        if label in (one.user_attrs.get(CANDIDATE) for one in earlier):
+        if label in (before.user_attrs.get(CANDIDATE) for before in earlier):
             raise ValueError("it was proposed before")
         for seed in range(config.seeds):
             folder = output / RUN.format(trial.number, seed)
@@ -405,8 +408,8 @@ def _test_best(
         "settings": {name: value for name, value in asdict(training).items() if name != "seed"},
         "validation": study.best_value,
         "test": {
-            str(test): one.agg(["mean", "sem"]).tolist()
-            for test, one in (100 * pd.DataFrame(tests)).items()
+            str(test): shares.agg(["mean", "sem"]).tolist()
+            for test, shares in (100 * pd.DataFrame(tests)).items()
         },
         "folders": folders,
     }

@@ -178,7 +178,7 @@ def _infer(
         settings = dict(config.infer_settings)
         if not config.confirm:
             settings["confirmation"] = 0.0
-        found = find_contexts(
+        inferred = find_contexts(
             ConcatDataset[Any](sets) if logits is None else logits,
             labels,
             method=config.infer_by,
@@ -187,8 +187,8 @@ def _infer(
             **settings,
         )
         if folder is not None:
-            keep_contexts(folder, _paths(sets), found)
-        return found
+            keep_contexts(folder, _paths(sets), inferred)
+        return inferred
 
     return run_on_first(work)
 
@@ -208,15 +208,15 @@ def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> Inferr
         # To the letter
         kept = read_frame(table, dtype={"path": str, "draws": str}, keep_default_na=False)
         why = read_json(folder / WHY_CONTEXTS)
-        found = InferredContexts(
+        inferred = InferredContexts(
             kept["context"].to_numpy(dtype="int64"),
             str(why["method"]),
             why["sentence"],
             draws=kept["draws"].to_numpy(dtype="float64") if "draws" in kept else None,
         )
-        if kept["path"].tolist() != _paths(sets) or not _is_sound(found):
+        if kept["path"].tolist() != _paths(sets) or not _is_sound(inferred):
             raise ValueError(f"{table} is not about the training images.")
-        return found
+        return inferred
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, ValueError) as error:
@@ -224,11 +224,13 @@ def _read_contexts(folder: Path | None, sets: Sequence[ContextImages]) -> Inferr
         return None
 
 
-def _is_sound(found: InferredContexts) -> bool:
+def _is_sound(inferred: InferredContexts) -> bool:
     """Return whether contexts, draws and sentence that were read are possible ones."""
-    if found.contexts.min() < 0 or not isinstance(found.sentence, str):
+    if inferred.contexts.min() < 0 or not isinstance(inferred.sentence, str):
         return False
-    return found.draws is None or bool((found.draws > 0).all() and (found.draws < math.inf).all())
+    return inferred.draws is None or bool(
+        (inferred.draws > 0).all() and (inferred.draws < math.inf).all()
+    )
 
 
 def _parts_of(images: ContextImages, device: torch.device) -> list[Tensor]:
