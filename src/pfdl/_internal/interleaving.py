@@ -23,9 +23,9 @@ _local = threading.local()
 
 def pause() -> None:
     """Let other tasks of this process have a turn; where there are none, do nothing."""
-    turns: _Turns | None = getattr(_local, "turns", None)
-    if turns is not None:
-        turns.pass_on()
+    running: _Running | None = getattr(_local, "running", None)
+    if running is not None:
+        running.pause()
 
 
 def run_interleaved(
@@ -40,21 +40,23 @@ def run_interleaved(
         at_a_time: How many are at work at any time.
         device: Where they compute; on a GPU each has a stream.
     """
-    turns = _Turns()
     waiting = deque(tasks)
-    running = 0
+    running: deque[_Running] = deque()
     try:
         while waiting or running:
-            while waiting and running < at_a_time:
-                turns.start(*waiting.popleft(), _stream(device))
-                running += 1
-            name, result, error = turns.wait()
-            running -= 1
-            if error is not None:
-                raise error
-            yield name, result
+            while waiting and len(running) < at_a_time:
+                running.append(_Running(*waiting.popleft(), _stream(device)))
+            running[0].have_a_turn()
+            if not running[0].has_ended:
+                running.rotate(-1)
+                continue
+            task = running.popleft()
+            if task.error is not None:
+                raise task.error
+            yield task.label, task.result
     finally:
-        turns.stop()
+        for task in running:
+            task.stop()
 
 
 def _stream(device: str) -> AbstractContextManager[Any]:
@@ -64,79 +66,64 @@ def _stream(device: str) -> AbstractContextManager[Any]:
 
 
 class _StoppedError(BaseException):
-    """The tasks are to end."""
+    """The task is to end."""
 
 
-class _Turns:
-    """Who runs: the threads of the tasks in a circle, and the caller when one of them has ended."""
+class _Running(threading.Thread):
+    """A task at work, which runs from one pause to the next when it has a turn.
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._order: deque[int] = deque()
-        self._threads: list[threading.Thread] = []
-        self._ended: deque[tuple[Any, Any, BaseException | None]] = deque()
-        self._is_stopped = False
-        self._caller_runs = True
+    Attributes:
+        label: The name of the task.
+        has_ended: Whether it has.
+        result: What it returned.
+        error: What it raised.
+    """
 
-    def start(
-        self, name: Any, work: Callable[[], Any], stream: AbstractContextManager[Any]
+    def __init__(
+        self, label: Any, work: Callable[[], Any], stream: AbstractContextManager[Any]
     ) -> None:
-        """Add a task, which waits for its turn."""
-        thread = threading.Thread(target=self._run, args=(name, work, stream), daemon=True)
-        with self._changed:
-            self._threads.append(thread)
-            thread.start()
-            self._order.append(thread.ident or 0)
+        super().__init__(daemon=True)
+        self.label = label
+        self.has_ended = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._work = work
+        self._stream = stream
+        self._is_stopped = False
+        self._turn_begins = threading.Semaphore(0)
+        self._turn_ends = threading.Semaphore(0)
+        self.start()
 
-    def wait(self) -> tuple[Any, Any, BaseException | None]:
-        """Let the tasks run until one ends; return its name, result and error."""
-        with self._changed:
-            self._caller_runs = False
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: bool(self._ended))
-            self._caller_runs = True
-            return self._ended.popleft()
-
-    def pass_on(self) -> None:
-        """End the turn of this thread, and wait for its next."""
-        with self._changed:
-            self._order.rotate(-1)
-            self._changed.notify_all()
-            self._await_turn()
+    def have_a_turn(self) -> None:
+        """Let the task run to its next pause, or to its end."""
+        self._turn_begins.release()
+        self._turn_ends.acquire()
 
     def stop(self) -> None:
-        """End all tasks at their next pause, and wait for that."""
-        with self._changed:
-            self._is_stopped = True
-            self._caller_runs = False
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        """End the task at its next pause, and wait for that."""
+        self._is_stopped = True
+        self._turn_begins.release()
+        self.join()
+
+    def run(self) -> None:
+        """Work, in the thread of the task."""
+        _local.running = self
+        try:
+            self._await_turn()
+            with self._stream:
+                self.result = self._work()
+        except BaseException as error:
+            self.error = error
+        self.has_ended = True
+        self._turn_ends.release()
+
+    def pause(self) -> None:
+        """End the turn, and wait for the next one."""
+        self._turn_ends.release()
+        self._await_turn()
 
     def _await_turn(self) -> None:
-        mine = threading.get_ident()
-        self._changed.wait_for(
-            lambda: (
-                self._order[0] == mine
-                and not self._caller_runs
-                and (self._is_stopped or not self._ended)
-            )
-        )
+        if not self._is_stopped:
+            self._turn_begins.acquire()
         if self._is_stopped:
             raise _StoppedError
-
-    def _run(self, name: Any, work: Callable[[], Any], stream: AbstractContextManager[Any]) -> None:
-        _local.turns = self
-        result: Any = None
-        problem: BaseException | None = None
-        try:
-            with self._changed:
-                self._await_turn()
-            with stream:
-                result = work()
-        except BaseException as error:
-            problem = error
-        with self._changed:
-            self._order.remove(threading.get_ident())
-            self._ended.append((name, result, problem))
-            self._changed.notify_all()
