@@ -60,6 +60,7 @@ def test_features_of_ones_own_need_paths_and_numbers_alone(tmp_path):
         ({"paths": ["a", "b"], "features": np.zeros((1, 2))}, "a word for each of the 1 rows"),
         ({"paths": [7], "features": np.zeros((1, 2))}, "'paths' has the shape"),
         ({"paths": np.array([], "U1"), "features": np.zeros((0, 2))}, "no image in it"),
+        ({"paths": ["a", "b", "a"], "features": np.eye(3)}, "the image 'a' is in it twice"),
         ({"paths": ["a"], "features": [[1.0, np.nan]]}, "a feature of 'a' is not a finite number"),
         ({"paths": ["a"], "features": [[1.0, 1e300]]}, "not a finite number"),
         ({"paths": ["a"], "features": [["x", "y"]]}, "give numbers"),
@@ -143,3 +144,13 @@ def test_images_find_their_features_by_content_or_by_path():
     changed = FeatureTable(of_paths.paths, matrix, ("c" * 64,) * len(samples))
     with pytest.raises(ValueError, match="no features of"):  # a hash comes before a path
         FeatureImages(source, changed)
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path):
+    zeros = np.zeros((1, 1 << 25), dtype=np.float32)
+    np.savez_compressed(tmp_path / "own.npz", paths=["a"], features=zeros)
+    with pytest.raises(ValueError, match="has 134217728 bytes packed into"):
+        read_features(tmp_path / "own.npz")
+    honest = np.zeros((4, 1 << 12), dtype=np.float32)
+    np.savez_compressed(tmp_path / "own.npz", paths=list("abcd"), features=honest)
+    assert read_features(tmp_path / "own.npz").num_features == 1 << 12

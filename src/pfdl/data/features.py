@@ -29,6 +29,10 @@ FINGERPRINT = "fingerprint"
 MOST_BYTES = 1 << 33
 """Larger arrays are refused unread."""
 
+MOST_PACKED = 50
+UNPACKED = 1 << 26
+"""So many bytes, and so many more for each byte of the file, are unpacked at most."""
+
 MOST_TABLE_BYTES = 1 << 29
 
 PATH_COLUMNS = ("path", "paths", "file", "filename", "file_name", "image")
@@ -141,6 +145,11 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]
         raise ValueError(f"{info.filename} has {size} bytes; more than {MOST_BYTES} are not read")
     if begins + size != info.file_size:
         raise ValueError(f"{info.filename} is not as large as its shape {shape} says")
+    if size > UNPACKED + MOST_PACKED * info.compress_size:
+        raise ValueError(
+            f"{info.filename} has {size} bytes packed into {info.compress_size}; features are not"
+            f" packed to less than 1/{MOST_PACKED}"
+        )
     with archive.open(info) as stream:
         array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array
@@ -180,6 +189,10 @@ def _checked(arrays: Mapping[str, NDArray[Any]]) -> FeatureTable:
     _check_words(HASHES, hashes, len(matrix))
     if not len(matrix):
         raise ValueError("there is no image in it.")
+    names, counts = np.unique(paths, return_counts=True)
+    if (counts > 1).any():
+        first = str(names[counts > 1][0])
+        raise ValueError(f"the image {first!r} is in it twice; give each image one row.")
     with np.errstate(over="ignore"):
         matrix = matrix.astype(np.float32)
     finite = np.isfinite(matrix).all(axis=1)
