@@ -94,3 +94,10 @@ def test_a_file_that_cannot_be_imported_is_a_sentence(pfdl, tmp_path):
         "there is no Python file none.py to import"
         in pfdl("list", "backbones", "--import", "none.py").stderr
     )
+
+
+def test_a_file_that_ends_the_process_does_not_end_the_command(pfdl, tmp_path):
+    (tmp_path / "script.py").write_text("import sys\n\nsys.exit(0)\n")
+    ended = pfdl("list", "backbones", "--import", "script.py")
+    assert ended.returncode == 2
+    assert ended.stderr == "Error: script.py, line 3, cannot be imported: SystemExit: 0\n"

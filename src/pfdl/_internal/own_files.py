@@ -47,7 +47,7 @@ def import_own_files() -> None:
         sys.modules[spec.name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a script that ends itself would end the command
             _imported.discard(path)
             lines = [
                 step.lineno
