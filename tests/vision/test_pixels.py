@@ -3,7 +3,14 @@ from itertools import product
 import pytest
 import torch
 
-from pfdl.vision.pixels import MEAN, STD, draw_shifts, mirror_and_shift, normalise
+from pfdl.vision.pixels import (
+    MEAN,
+    STD,
+    crop_and_colour,
+    draw_shifts,
+    mirror_and_shift,
+    normalise,
+)
 
 
 def test_bytes_are_normalised_and_numbers_left_alone():
@@ -48,3 +55,18 @@ def test_shifts_reach_an_eighth_of_the_size_and_no_further(size, reach):
     assert (int(down.min()), int(down.max())) == (-reach, reach)
     assert (int(right.min()), int(right.max())) == (-2 * reach, 2 * reach)
     assert 0.4 < float(is_mirrored.float().mean()) < 0.6
+
+
+def test_parts_of_images_are_cut_out_mirrored_and_coloured_a_little():
+    torch.manual_seed(0)
+    ramps = torch.linspace(50, 150, 32).byte().expand(200, 3, 24, 32)
+    result = crop_and_colour(ramps)
+    assert result.shape == ramps.shape
+    assert result.dtype == torch.uint8
+    left, right = result[:, 0, :, [0, -1]].float().mean(1).T
+    assert 0.4 < (right > left).float().mean() < 0.6
+    # At least 0.61 of the width is kept; brightness and contrast change by a fifth at most
+    span = (right - left).abs()
+    assert span.min() > 0.61 * 100 * 0.8**2 - 5
+    assert span.max() < 100 * 1.2**2
+    assert span.std() > 5
