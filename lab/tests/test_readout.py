@@ -2,6 +2,8 @@
 accepted.
 """
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import torch
@@ -34,13 +36,10 @@ def test_a_split_has_four_readouts_and_says_whether_contexts_were_accepted(monke
 
 
 def test_the_section_compares_with_balanced_classes():
-    results = pd.DataFrame(
-        {
-            "seed": [1, 2],
-            "believed": [1, 0],
-            **{f"{row} {test}": [70.0, 72.0] for row in readout.ROWS for test in readout.TESTS},
-        }
-    ).assign(**{"inferred 1:5": [73.0, 73.0]})
+    results = pd.DataFrame({"seed": [1, 2], "believed": [1, 0]})
+    for row, test in product(readout.ROWS, readout.TESTS):
+        results[f"{row} {test}"] = [70.0, 72.0]
+    results["inferred 1:5"] = 73.0
     (table,) = readout.build(Run(None, readout.KIND, {}, {}), results).blocks
     gained = table.rows[-1].cells[2]
     assert (gained.value, gained.error) == (2.0, 1.0)

@@ -1,6 +1,7 @@
 """The register: every declared test, computed again from the records by other means."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -29,16 +30,14 @@ FAMILY = {
 @pytest.fixture(scope="module")
 def results():
     rng = np.random.default_rng(0)
-    lines = [
-        ("pacs", "resnet50", row, seed, epoch, test, 50 + seed + gain + rng.normal())
-        for row, gain in (("erm", 0.0), ("pfdl", 5.0), ("level", 0.1))
-        for seed in range(8)
-        for epoch in (*map(str, range(5, 161, 5)), "last")
-        for test in RATIOS
-    ]
-    return pd.DataFrame(
-        lines, columns=["data", "backbone", "row", "seed", "epoch", "test", "value"]
+    gains = {"erm": 0.0, "pfdl": 5.0, "level": 0.1}
+    epochs = (*map(str, range(5, 161, 5)), "last")
+    frame = pd.DataFrame(
+        product(["pacs"], ["resnet50"], gains, range(8), epochs, RATIOS),
+        columns=["data", "backbone", "row", "seed", "epoch", "test"],
     )
+    value = 50 + frame["seed"] + frame["row"].map(gains) + rng.normal(size=len(frame))
+    return frame.assign(value=value)
 
 
 @pytest.fixture
@@ -70,13 +69,12 @@ def test_declared_tests_are_paired_over_the_declared_seeds(study, results):
     epochs = {"early": [str(epoch) for epoch in range(5, 41, 5)], "last": ["last"]}
     for line in tests.itertuples():
         row, rival = line.comparison.split(" - ")
-        values = [
-            [by_loops(results, one, seed, epochs[line.endpoint], line.test) for seed in range(6)]
-            for one in (row, rival)
-        ]
-        naive = stats.ttest_rel(*values)
+        at = (epochs[line.endpoint], line.test)
+        ours = np.array([by_loops(results, row, seed, *at) for seed in range(6)])
+        theirs = np.array([by_loops(results, rival, seed, *at) for seed in range(6)])
+        naive = stats.ttest_rel(ours, theirs)
         ends = naive.confidence_interval()
-        assert (line.mean, line.p) == pytest.approx((np.subtract(*values).mean(), naive.pvalue))
+        assert (line.mean, line.p) == pytest.approx(((ours - theirs).mean(), naive.pvalue))
         assert (line.low, line.high) == pytest.approx((ends.low, ends.high))
         assert line.seeds_run == 6
     assert tests["p_holm"].tolist() == pytest.approx(holm(tests["p"].tolist()))

@@ -1,6 +1,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -36,7 +37,8 @@ def source_of(cells, prefix=""):
 
 
 def even(count, classes=3, contexts=4):
-    return {(f"class{i}", f"context{j}"): count for i in range(classes) for j in range(contexts)}
+    cells = product(range(classes), range(contexts))
+    return {(f"class{i}", f"context{j}"): count for i, j in cells}
 
 
 def name_cells(counts):
@@ -73,6 +75,10 @@ def until_one_runs_out(manifest, ratio, there):
 
 def counted(manifest, set_name):
     return Counter((row.class_name, row.context) for row in manifest.rows_of(set_name))
+
+
+def hashes(manifest, set_name):
+    return {row.sha256 for row in manifest.rows_of(set_name)}
 
 
 cell_counts = st.integers(2, 4).flatmap(
@@ -122,14 +128,11 @@ def test_training_and_validation_have_their_proportions(counts, ratio, seed, val
 def test_no_picture_is_in_training_and_validation_or_on_both_sides(counts, seed):
     cells = name_cells(counts)
     manifest = make_split(source_of(cells), ratio="2:1", seed=seed)
-    hashes = {
-        name: {row.sha256 for row in manifest.rows_of(name)}
-        for name in ("train", "validation", "test")
-    }
-    assert hashes["train"].isdisjoint(hashes["validation"])
-    assert hashes["test"].isdisjoint(hashes["train"] | hashes["validation"])
+    train, validation, test = (hashes(manifest, name) for name in ("train", "validation", "test"))
+    assert train.isdisjoint(validation)
+    assert test.isdisjoint(train | validation)
     for name in RATIO_NAMES:
-        assert {row.sha256 for row in manifest.rows_of(name)} <= hashes["test"]
+        assert hashes(manifest, name) <= test
 
 
 @settings(max_examples=20)
@@ -185,13 +188,9 @@ def test_every_image_can_be_on_either_side():
 
 def test_test_sets_share_images_as_far_as_they_can():
     manifest = make_split(source_of(even(60)), ratio="5:1", seed=0)
-    small, large = (
-        {row.path for row in manifest.rows_of(name)} for name in ("test-5:1", "test-4:1")
-    )
-    minor_small = {
-        path for path in small if path.split("/")[1] != manifest.dominant[path.split("/")[0]]
-    }
-    assert minor_small <= large
+    small = manifest.rows_of("test-5:1")
+    minor = {row.path for row in small if row.context != manifest.dominant[row.class_name]}
+    assert minor <= {row.path for row in manifest.rows_of("test-4:1")}
 
 
 def test_by_default_every_image_is_used_in_its_natural_proportion():

@@ -2,6 +2,7 @@ from itertools import product
 
 import pytest
 import torch
+from torchvision.models import ResNet18_Weights
 
 from pfdl.vision.pixels import (
     MEAN,
@@ -20,6 +21,12 @@ def test_bytes_are_normalised_and_numbers_left_alone():
         expected = (images[:, channel].double() / 255 - MEAN[channel]) / STD[channel]
         torch.testing.assert_close(result[:, channel].double(), expected, rtol=1e-5, atol=1e-5)
     assert normalise(result) is result
+
+
+def test_images_are_normalised_as_for_networks_trained_on_imagenet():
+    published = ResNet18_Weights.IMAGENET1K_V1.transforms()
+    assert list(MEAN) == published.mean
+    assert list(STD) == published.std
 
 
 def pixels(image):

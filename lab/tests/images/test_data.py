@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.data.image_files import make_folder
+from tests.data.image_files import grid, make_folder
 from tests.vision.tiny_images import TinySource
 
 from pfdl.contexts import image_statistics
@@ -67,10 +67,7 @@ def test_other_images_have_another_fingerprint():
 
 
 def test_folders_are_read_as_pfdl_train_reads_them(tmp_path):
-    make_folder(
-        tmp_path,
-        {f"{context}/{label}": 1 for context in ("photo", "sketch") for label in ("dog", "horse")},
-    )
+    make_folder(tmp_path, grid(("photo", "sketch"), ("dog", "horse")))
     (place,) = make_datasets([str(tmp_path)], [], None, DataOptions())
     assert {sample.class_name for sample in place.open().samples} == {"dog", "horse"}
     (asked,) = make_datasets([str(tmp_path)], [], None, DataOptions(layout="class/context"))

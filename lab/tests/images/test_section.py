@@ -2,6 +2,8 @@
 epochs.
 """
 
+from itertools import product
+
 import pandas as pd
 import pytest
 
@@ -20,11 +22,10 @@ VALUES = {
 
 
 def made_up(values=VALUES, test="1:5", epoch="last", data="pets", backbone="resnet18"):
-    lines = [
-        (data, backbone, row, seed, epoch, test, value)
-        for row, series in values.items()
-        for seed, value in enumerate(series)
-    ]
+    lines = []
+    for row, series in values.items():
+        told = (data, backbone, row)
+        lines += [(*told, seed, epoch, test, value) for seed, value in enumerate(series)]
     return pd.DataFrame(lines, columns=list(run.COLUMNS))
 
 
@@ -69,14 +70,14 @@ def test_the_papers_figures_stand_beside_its_own_protocol_alone(built):
     rows = dict.fromkeys(PAPER, (50.0, 51.0))
     ours = [
         made_up(rows, test=test, epoch=epoch, backbone="resnet50")
-        for test in RATIOS
-        for epoch in ("last", "chosen")
+        for test, epoch in product(RATIOS, ("last", "chosen"))
     ]
     first, *others = tables_of(built(*ours, epochs=160, learning_rate=0.01))
     assert first.caption == "Accuracy in percent at the last epoch, pets, resnet50"
     assert [line.header for line in first.rows].count("in the paper, on NICO") == 6
     # Also of the epoch that was chosen
-    assert not any(line.quiet for table in others for line in table.rows)
+    for table in others:
+        assert not any(line.quiet for line in table.rows)
     for settings in (
         {"epochs": 20, "learning_rate": 0.01},
         {"epochs": 160, "learning_rate": 0.1},
