@@ -56,7 +56,7 @@ class Environments:
     names: NDArray[np.str_]
 
 
-def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_]) -> None:
+def compare_environments(result: Screening, table: Table, groups: NDArray[np.str_]) -> None:
     """Leave out further columns without which least squares predicts unseen environments better.
 
     Columns that one sample gave no reason to drop are left out one by one: of those whose slope
@@ -72,30 +72,32 @@ def compare_environments(found: Screening, table: Table, groups: NDArray[np.str_
     if table.number:
         label = label[:, :1]
     moments = _Moments(filled(table.X), label, groups, table.weight)
-    kept = np.flatnonzero(found.kept & ~found.met(CONSTANT, IDENTIFIER, MISSING))
+    kept = np.flatnonzero(result.kept & ~result.met(CONSTANT, IDENTIFIER, MISSING))
     level = ALPHA / max(len(kept), 1)
     changes = np.full(table.X.shape[1], np.nan)
     before = moments.errors(kept)
     error = before
     while len(kept) > 1:
         changes[kept] = moments.slope_tests(kept)
-        differing = kept[(changes[kept] < level) & ~table.protected[kept]]
-        if not len(differing):
+        may_go = (changes[kept] < level) & ~table.protected[kept]
+        if not may_go.any():
             break
-        without = [moments.errors(kept[kept != column]) for column in differing]
+        candidates = kept[may_go]
+        without = [moments.errors(kept[kept != column]) for column in candidates]
         best = int(np.argmin(np.mean(without, axis=1)))
         if not _is_better(without[best], error):
             break
         error = without[best]
-        found.decision[differing[best]] = CHANGES
-        kept = kept[kept != differing[best]]
-    found.environments = Environments(changes, np.sqrt(before), np.sqrt(error), moments.names)
+        result.decision[candidates[best]] = CHANGES
+        kept = kept[kept != candidates[best]]
+    result.environments = Environments(changes, np.sqrt(before), np.sqrt(error), moments.names)
 
 
 def _is_better(error: FloatArray, before: FloatArray) -> bool:
     """Return whether the error falls clearly, in most environments, and not at the worst's cost."""
-    falls = error.mean() <= (1.0 - _LEAST_GAIN) * before.mean() and error.max() <= before.max()
-    return bool(falls and (error < before).mean() >= _LEAST_AGREEMENT)
+    if error.mean() > (1.0 - _LEAST_GAIN) * before.mean() or error.max() > before.max():
+        return False
+    return bool((error < before).mean() >= _LEAST_AGREEMENT)
 
 
 class _Moments:
@@ -117,12 +119,15 @@ class _Moments:
         self.num_labels = label.shape[1]
         self._labels = 1 + X.shape[1] + np.arange(self.num_labels)
         both = np.hstack([np.ones((len(X), 1)), standardised(X), label])
-        parts = [membership == number for number in np.flatnonzero(large)]
-        self.joint = np.array([both[part].T @ (both[part] * weight[part, None]) for part in parts])
+        joint = []
+        for number in np.flatnonzero(large):
+            here = both[membership == number]
+            joint.append(here.T @ (here * weight[membership == number, None]))
+        self.joint = np.array(joint)
         self.rows = self.joint[:, 0, 0]
-        sums = self.joint[:, :1]
-        of_means = sums.transpose(0, 2, 1) * sums / self.rows[:, None, None]
-        self.centred = self.joint - of_means
+        sums = self.joint[:, 0]
+        means = sums / self.rows[:, None]
+        self.centred = self.joint - sums[:, :, None] * means[:, None, :]
 
     def errors(self, columns: IndexArray) -> FloatArray:
         """Return the mean squared error in each environment of least squares fitted to all the
@@ -130,16 +135,18 @@ class _Moments:
         """
         inputs = np.concatenate([[0], 1 + columns])
         both = np.concatenate([inputs, self._labels])
-        everywhere = self.joint.sum(axis=0)
-        errors = []
-        for here in self.joint:
-            rest = everywhere - here
-            slopes = _solve(rest[np.ix_(inputs, inputs)], rest[np.ix_(inputs, self._labels)])
-            # Of the labels, as a combination of both
+        joint = self.joint[:, both[:, None], both]
+        everywhere = joint.sum(axis=0)
+        squares = []
+        for here in joint:
+            others = everywhere - here
+            slopes = _solve(
+                others[: len(inputs), : len(inputs)], others[: len(inputs), len(inputs) :]
+            )
+            # What is left of the labels, as a combination of inputs and labels
             residual = np.vstack([-slopes, np.eye(self.num_labels)])
-            squares = (residual * (here[np.ix_(both, both)] @ residual)).sum()
-            errors.append(max(squares, 0.0))
-        return np.asarray(np.array(errors) / self.rows / self.num_labels)
+            squares.append(np.trace(residual.T @ here @ residual))
+        return np.asarray(np.maximum(squares, 0.0) / self.rows / self.num_labels)
 
     def slope_tests(self, columns: IndexArray) -> FloatArray:
         """Return, per column, the p-value of "its slope is the same in all environments", the

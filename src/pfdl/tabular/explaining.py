@@ -27,45 +27,45 @@ LIMITS = (
 )
 
 
-def verdict(found: Screening, names: Sequence[str]) -> str:
+def verdict(result: Screening, names: Sequence[str]) -> str:
     """Return the outcome in a few sentences that name the columns and say what to do."""
     sentences = [
-        *_about_table(found, names),
-        *_about_columns(found, names),
-        *_about_environments(found, names),
+        *_about_table(result, names),
+        *_about_columns(result, names),
+        *_about_environments(result, names),
     ]
-    if found.kept.all():
+    if result.kept.all():
         sentences.append("Every column is kept.")
-    sentences += _about_rows(found)
-    if found.outcome in (Outcome.FOUND, Outcome.NOTHING):
+    sentences += _about_rows(result)
+    if result.outcome in (Outcome.FOUND, Outcome.NOTHING):
         sentences.append(LIMITS)
     return " ".join(sentences)
 
 
-def _about_table(found: Screening, names: Sequence[str]) -> list[str]:
-    if found.outcome is Outcome.FOUND:
+def _about_table(result: Screening, names: Sequence[str]) -> list[str]:
+    if result.outcome is Outcome.FOUND:
         return []
-    words = found.outcome.value.format(rows=found.rows, columns=len(names))
+    words = result.outcome.value.format(rows=result.rows, columns=len(names))
     return [f"{words[0].upper()}{words[1:]}."]
 
 
-def _about_columns(found: Screening, names: Sequence[str]) -> list[str]:
+def _about_columns(result: Screening, names: Sequence[str]) -> list[str]:
     """Return a sentence for each decision that columns met with."""
     sentences = []
-    strong = _kept_though_strong(found)
-    suspicious = found.decision == screening.SUSPICIOUS
+    strong = _kept_though_strong(result)
+    suspicious = result.decision == screening.SUSPICIOUS
     for columns, words in (
         (
-            found.decision == screening.FOLLOWS_LABEL,
+            result.decision == screening.FOLLOWS_LABEL,
             f"Behaving like an effect of the label: {{}}. {CAUSES}. Left out.",
         ),
         (
-            found.decision == screening.COPY,
+            result.decision == screening.COPY,
             "The label over again: {}. Left out, as what is computed from the label is not known"
             " before it.",
         ),
         (
-            found.decision == screening.AS_ASKED,
+            result.decision == screening.AS_ASKED,
             "Behaving like an effect of the label, but kept as asked: {}.",
         ),
         (strong, f"Behaving like an effect of the label: {{}}. {CAUSES}. Kept, as not sure."),
@@ -76,28 +76,28 @@ def _about_columns(found: Screening, names: Sequence[str]) -> list[str]:
     ):
         if columns.any():
             sentences.append(words.format(_listed(_chosen(names, columns))))
-    sentences += _about_pairs(found, names)
-    clearest = (found.grade > 0) & (found.grade == found.grade.max())
-    if clearest.any() and not math.isnan(found.explained_without):
+    sentences += _about_pairs(result, names)
+    clearest = (result.grade > 0) & (result.grade == result.grade.max())
+    if clearest.any() and not math.isnan(result.explained_without):
         sentences.append(
             f"Without {_listed(_chosen(names, clearest))} the columns explain"
-            f" {_percent(found.explained_without)} of the label in this sample, with all of them"
-            f" {_percent(found.explained)}."
+            f" {_percent(result.explained_without)} of the label in this sample, with all of them"
+            f" {_percent(result.explained)}."
         )
     for columns, words in (
-        (found.decision == screening.ISOLATED, "Left out then, too, as adding nothing: {}."),
+        (result.decision == screening.ISOLATED, "Left out then, too, as adding nothing: {}."),
         (
-            found.undecided,
+            result.undecided,
             "Not to be judged, though the label tells much of it: {}. The other columns tell too"
             " little of it.",
         ),
         (
-            found.decision == screening.NEAR_COPY,
+            result.decision == screening.NEAR_COPY,
             "Nearly a copy of the label: {}. Leave out what was computed from it, or is known"
             " after it.",
         ),
         (
-            found.decision == screening.IDENTIFIER,
+            result.decision == screening.IDENTIFIER,
             "Numbering the rows: {}. Leave out what only identifies.",
         ),
     ):
@@ -106,19 +106,19 @@ def _about_columns(found: Screening, names: Sequence[str]) -> list[str]:
     return sentences
 
 
-def _about_pairs(found: Screening, names: Sequence[str]) -> list[str]:
-    out = [pair for pair in found.pairs if not found.kept[list(pair)].all()]
+def _about_pairs(result: Screening, names: Sequence[str]) -> list[str]:
+    out = [pair for pair in result.pairs if not result.kept[list(pair)].all()]
     if not out:
         return []
     shown = [f"{names[first]} with {names[second]}" for first, second in out[:_NAMES_SHOWN]]
     return [f"Together they make the label: {_listed(shown)}. Left out."]
 
 
-def _about_environments(found: Screening, names: Sequence[str]) -> list[str]:
-    seen = found.environments
+def _about_environments(result: Screening, names: Sequence[str]) -> list[str]:
+    seen = result.environments
     if seen is None:
         return []
-    changing = found.decision == screening.CHANGES
+    changing = result.decision == screening.CHANGES
     if not changing.any():
         return [f"The {len(seen.names)} environments give no further reason to leave out a column."]
     return [
@@ -129,38 +129,38 @@ def _about_environments(found: Screening, names: Sequence[str]) -> list[str]:
     ]
 
 
-def _about_rows(found: Screening) -> list[str]:
-    if not found.rows_with_holes:
+def _about_rows(result: Screening) -> list[str]:
+    if not result.rows_with_holes:
         return []
     return [
-        f"Judged on {found.rows:.0f} rows; in {found.rows_with_holes} of them a value is missing,"
+        f"Judged on {result.rows:.0f} rows; in {result.rows_with_holes} of them a value is missing,"
         " and the column's middle value took its place."
     ]
 
 
-def reason(found: Screening, j: int) -> str:
+def reason(result: Screening, j: int) -> str:
     """Say why column j is under suspicion."""
-    if math.isnan(found.m[j]):
+    if math.isnan(result.m[j]):
         return "It is computed from columns under suspicion."
-    doubt = f" Not sure: {found.reasons[j]}." if found.reasons[j] else ""
+    doubt = f" Not sure: {result.reasons[j]}." if result.reasons[j] else ""
     return (
-        f"The other columns explain {_percent(found.m[j])} of it, {_percent(found.k[j])} once the"
-        f" label is known; the label alone explains {_percent(found.label[j])} of it.{doubt}"
+        f"The other columns explain {_percent(result.m[j])} of it, {_percent(result.k[j])} once the"
+        f" label is known; the label alone explains {_percent(result.label[j])} of it.{doubt}"
     )
 
 
-def warning(found: Screening, names: Sequence[str]) -> str:
+def warning(result: Screening, names: Sequence[str]) -> str:
     """Return the warning about what stays in though it behaves like an effect of the label, or is
     nearly a copy of it; empty if nothing does.
     """
     sentences = []
-    if strong := _chosen(names, _kept_though_strong(found)):
+    if strong := _chosen(names, _kept_though_strong(result)):
         sentences.append(
             f"Kept, though behaving like effects of the label: {_listed(strong)}."
             " LeakScreen(drop='strong') leaves them out;"
             f" keep={strong[:_NAMES_SHOWN]} says that you trust them."
         )
-    if near := _chosen(names, found.decision == screening.NEAR_COPY):
+    if near := _chosen(names, result.decision == screening.NEAR_COPY):
         sentences.append(
             f"Kept, though nearly a copy of the label: {_listed(near)}. Leave out what was computed"
             " from the label, or is known after it."
@@ -172,7 +172,7 @@ def advice(screen: LeakScreen, path: Path, target: str) -> str:
     """Return lines of code that act on the verdict on a file, and run as they are, with what each
     costs.
     """
-    found = screen.screening_
+    result = screen.screening_
     number = screen.target_ == "number"
     model = "LinearRegression()" if number else "LogisticRegression(max_iter=1000)"
     code = (
@@ -182,12 +182,12 @@ def advice(screen: LeakScreen, path: Path, target: str) -> str:
     )
     clearest = _clearest(screen)
     if clearest:
-        without = _share_without(found, target)
+        without = _share_without(result, target)
         code += (
             f"# Without {_listed(clearest)}{without}. Use this if they will not be known when the"
             f" model predicts, or new rows will not be selected like these.\n"
             f"model.fit(X.drop(columns={clearest!r}), y)\n"
-            f"# With every column: {_percent(found.explained)}. Use this if they will be known"
+            f"# With every column: {_percent(result.explained)}. Use this if they will be known"
             " then, and new rows will be like these.\n"
         )
     return f"{code}model.fit(X, y)"
@@ -195,19 +195,19 @@ def advice(screen: LeakScreen, path: Path, target: str) -> str:
 
 def _clearest(screen: LeakScreen) -> list[str]:
     """Return what is left out, or else the columns under the strongest suspicion there is."""
-    found = screen.screening_
+    result = screen.screening_
     table = screen.explain()
     left_out = table.index[table["decision"].isin(screening.LEFT_OUT)]
-    if len(left_out) or not found.grade.any():
+    if len(left_out) or not result.grade.any():
         return [str(name) for name in left_out]
-    strongest = screening.GRADES[int(found.grade.max())]
+    strongest = screening.GRADES[int(result.grade.max())]
     return [str(name) for name in table.index[table["grade"] == strongest]]
 
 
-def _share_without(found: Screening, target: str) -> str:
-    if np.isnan(found.explained_without):
+def _share_without(result: Screening, target: str) -> str:
+    if np.isnan(result.explained_without):
         return ""
-    return f": {_percent(found.explained_without)} of {target} is explained in this sample"
+    return f": {_percent(result.explained_without)} of {target} is explained in this sample"
 
 
 def _chosen(names: Sequence[str], columns: Mask) -> list[str]:
@@ -224,8 +224,8 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _kept_though_strong(found: Screening) -> Mask:
-    mask: Mask = (found.grade >= screening.STRONG) & (found.decision == screening.SUSPICIOUS)
+def _kept_though_strong(result: Screening) -> Mask:
+    mask: Mask = (result.grade >= screening.STRONG) & (result.decision == screening.SUSPICIOUS)
     return mask
 
 

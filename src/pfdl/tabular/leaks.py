@@ -152,11 +152,15 @@ def judge(moments: Moments, marks: Marks) -> Judgement:
         reasons = [reason or OTHERS_ADD_NOTHING for reason in reasons]
         leaks = np.zeros_like(leaks)
     judged = _has_others(marks) & _others_tell_of_it(marks)
-    close = (marks.ratio < SUSPECT_RATIO) & (marks.share > 0.5)
-    suspects = leaks | (close & judged & _tells_of_label(marks))
+    suspects = leaks | (_come_close(marks) & judged)
     suspects |= _leaks_with_partner(moments, marks, judged & ~suspects)
-    worth_naming = marks.label > _WORTH_NAMING
-    return Judgement(leaks, suspects, worth_naming & ~judged & ~suspects, reasons)
+    undecided = (marks.label > _WORTH_NAMING) & ~judged & ~suspects
+    return Judgement(leaks, suspects, undecided, reasons)
+
+
+def _come_close(marks: Marks) -> Mask:
+    mostly_by_label = (marks.ratio < SUSPECT_RATIO) & (marks.share > 0.5)
+    return mostly_by_label & _tells_of_label(marks)
 
 
 def _first_reason(passed: Mask) -> str:
@@ -171,21 +175,21 @@ def _leaks_with_partner(moments: Moments, marks: Marks, candidates: Mask) -> Mas
     whose sum is the label. Honest columns do as well where each column has to do with few others,
     so nothing is dropped for it.
     """
-    found = np.zeros(len(candidates), dtype=bool)
+    leaks = np.zeros(len(candidates), dtype=bool)
     if moments.num_columns > _WIDEST_FOR_PARTNERS:
-        return found
+        return leaks
     chosen = np.flatnonzero(candidates & (marks.label > _PARTNER_LABEL))
     by_label = chosen[np.argsort(-marks.label[chosen], kind="stable")]
     for j in by_label[:_MOST_PARTNERS_SOUGHT].tolist():
         correlation = _correlation_given_label(moments, j)
         partner = int(np.argmax(correlation))
-        if correlation[partner] >= _PARTNER_CORRELATION:
-            given = measure(moments.given_column(partner))
-            looks_like_leak = (
-                (given.m > _PARTNER_M) & _others_tell_of_it(given) & _label_tells_all(given)
-            )
-            found[j] = looks_like_leak[j - int(j > partner)]
-    return found
+        if correlation[partner] < _PARTNER_CORRELATION:
+            continue
+        given = measure(moments.given_column(partner))
+        look_like_leaks = _others_tell_of_it(given) & _label_tells_all(given)
+        look_like_leaks &= given.m > _PARTNER_M
+        leaks[j] = np.insert(look_like_leaks, partner, False)[j]
+    return leaks
 
 
 def _correlation_given_label(moments: Moments, j: int) -> FloatArray:

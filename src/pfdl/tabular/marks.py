@@ -179,14 +179,14 @@ def copies(X: FloatArray, y: NDArray[np.generic], number: bool, least_rows: int)
     Rounded and binned copies are in the same order as well. A value must stand in ``least_rows``
     rows, or be one of as many, so that order cannot be chance.
     """
-    found = np.zeros(X.shape[1], dtype=bool)
+    copied = np.zeros(X.shape[1], dtype=bool)
     is_copy = _same_order if number else _tells_class
     codes = np.unique(y, return_inverse=True)[1]
     for j, column in enumerate(X.T):
         known = ~np.isnan(column)
         if known.sum() >= 2 * least_rows:
-            found[j] = is_copy(column[known], codes[known], least_rows)
-    return found
+            copied[j] = is_copy(column[known], codes[known], least_rows)
+    return copied
 
 
 def _same_order(column: FloatArray, codes: NDArray[np.intp], least_rows: int) -> bool:
@@ -203,16 +203,16 @@ def _same_order(column: FloatArray, codes: NDArray[np.intp], least_rows: int) ->
 
 def _tells_class(column: FloatArray, codes: NDArray[np.intp], least_rows: int) -> bool:
     """Return whether the values of a column name the class, but for one class that has many."""
-    one_value = []
-    number_of_values = 0
-    for code in np.unique(codes):
-        of_class = column[codes == code]
-        values = len(np.unique(of_class))
-        number_of_values += values
-        one_value.append(values == 1 and len(of_class) >= least_rows)
+    of_classes = [column[codes == code] for code in np.unique(codes)]
+    values = [len(np.unique(of_class)) for of_class in of_classes]
     distinct = len(np.unique(column))
-    are_apart = number_of_values == distinct
-    return distinct > 1 and are_apart and any(one_value) and one_value.count(False) <= 1
+    if distinct < 2 or sum(values) > distinct:
+        return False
+    have_own_value = [
+        number == 1 and len(of_class) >= least_rows
+        for number, of_class in zip(values, of_classes, strict=True)
+    ]
+    return any(have_own_value) and have_own_value.count(False) <= 1
 
 
 def pairs_that_make_label(moments: Moments, least: float) -> list[tuple[int, int]]:
@@ -229,11 +229,11 @@ def pairs_that_make_label(moments: Moments, least: float) -> list[tuple[int, int
     with_label = moments.joint[:p, p]
     among = moments.joint[:p, :p]
     alone = with_label**2
+    # The squared multiple correlation of two inputs, by their correlations
     free = 1.0 - among**2
-    both = alone[:, None] + alone[None, :]
+    both = np.add.outer(alone, alone)
     both -= 2.0 * among * np.outer(with_label, with_label)
     explained = np.where(free > 1e-6, both / np.maximum(free, 1e-6), 0.0)
-    better = np.maximum(alone[:, None], alone[None, :])
-    is_new = better < 1.0 - 10.0 * (1.0 - least)
-    first, second = np.nonzero(np.triu((explained > least) & is_new, k=1))
-    return list(zip(first.tolist(), second.tolist(), strict=True))
+    is_new = np.maximum.outer(alone, alone) < 1.0 - 10.0 * (1.0 - least)
+    pairs = np.argwhere(np.triu((explained > least) & is_new, k=1))
+    return [(first, second) for first, second in pairs.tolist()]

@@ -101,7 +101,7 @@ class Table:
         weight: Weight of each row.
         number: Whether the label is a number, not a class.
         unjudged: The decision on columns that are not to be judged, empty for the others.
-        protected: Mask of the columns that stay whatever is found.
+        protected: Mask of the columns that stay whatever is result.
     """
 
     X: FloatArray
@@ -193,47 +193,47 @@ def screen_table(table: Table, *, drop: Drop, seed: int) -> Screening:
 
 
 def _screen(table: Table, drop: Drop, seed: int) -> Screening:
-    found = _nothing_found(table)
+    result = _nothing_found(table)
     if not table.number and len(np.unique(table.y)) > MOST_CLASSES:
-        found.outcome = Outcome.MANY_CLASSES
-        return found
+        result.outcome = Outcome.MANY_CLASSES
+        return result
     y = normal_scores(table.y.astype(np.float64)) if table.number else table.y
     label = label_functions(y, table.number, table.weight)
     if not label.shape[1]:
-        found.outcome = Outcome.CONSTANT_LABEL
-        return found
+        result.outcome = Outcome.CONSTANT_LABEL
+        return result
     moments = Moments.of(column_scores(table.X), label, table.weight)
-    found.rows = moments.rows
+    result.rows = moments.rows
     aside = table.unjudged != ""
     most = _most_columns(moments)
     if most >= 0:
-        aside |= _find_copies(found, table, moments, ~aside)
+        aside |= _find_copies(result, table, moments, ~aside)
     if has_more_independent_columns(moments, aside, max(most, 1)):
-        found.decision[~varying(moments, aside) & ~aside] = CONSTANT
-        found.outcome = Outcome.TOO_SMALL
+        result.decision[~varying(moments, aside) & ~aside] = CONSTANT
+        result.outcome = Outcome.TOO_SMALL
     else:
-        _judge_independent(found, table, moments, aside, drop, seed)
-    _decide(found, table, drop)
-    return found
+        _judge_independent(result, table, moments, aside, drop, seed)
+    _decide(result, table, drop)
+    return result
 
 
 def _judge_independent(
-    found: Screening, table: Table, moments: Moments, aside: Mask, drop: Drop, seed: int
+    result: Screening, table: Table, moments: Moments, aside: Mask, drop: Drop, seed: int
 ) -> None:
     """Enter what is found of linearly independent columns, and of those that follow from them."""
     independent, combination = independent_columns(moments, aside)
     goes_into = np.abs(combination) > _WEIGHT_THAT_COUNTS
-    found.decision[~goes_into.any(axis=0) & ~aside] = CONSTANT
+    result.decision[~goes_into.any(axis=0) & ~aside] = CONSTANT
     if len(independent) < 2:
-        found.outcome = Outcome.NO_OTHERS
+        result.outcome = Outcome.NO_OTHERS
     elif len(independent) > _most_columns(moments):
-        found.outcome = Outcome.TOO_SMALL
+        result.outcome = Outcome.TOO_SMALL
     else:
         core = moments.subset(independent)
-        _judge(found, core, independent, goes_into)
+        _judge(result, core, independent, goes_into)
         if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
-            core = _look_at_values(found, table, independent, drop, seed)
-        _compare_explained(found, core, independent, table.number)
+            core = _look_at_values(result, table, independent, drop, seed)
+        _compare_explained(result, core, independent, table.number)
 
 
 def _nothing_found(table: Table) -> Screening:
@@ -269,7 +269,7 @@ def _most_columns(moments: Moments) -> int:
     return math.floor((moments.rows - 10) / 2) - len(moments.label)
 
 
-def _find_copies(found: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
+def _find_copies(result: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
     """Enter the decision on columns that are the label over again, or nearly; return their mask."""
     explained = 1.0 - moments.unexplained_by_label()
     related = np.flatnonzero((explained > _LEAST_OF_COPY) & judged)
@@ -278,30 +278,30 @@ def _find_copies(found: Screening, table: Table, moments: Moments, judged: Mask)
     near = judged & moments.varies & (explained > leaks.COPY)
     # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
     # nearly tells a number often is: sizes of one body, counts of one kind.
-    found.decision[near] = NEAR_COPY if table.number else COPY
-    found.decision[exact] = COPY
+    result.decision[near] = NEAR_COPY if table.number else COPY
+    result.decision[exact] = COPY
     near[exact] = True
     return near
 
 
-def _judge(found: Screening, core: Moments, independent: IndexArray, goes_into: Mask) -> None:
+def _judge(result: Screening, core: Moments, independent: IndexArray, goes_into: Mask) -> None:
     """Enter the marks of the independent columns, and what they say; what is computed from judged
     columns shares the strongest suspicion.
     """
     marks = measure(core)
     for name in ("m", "k", "label", "share", "relevance"):
-        getattr(found, name)[independent] = getattr(marks, name)
+        getattr(result, name)[independent] = getattr(marks, name)
     judgement = leaks.judge(core, marks)
     grade = np.zeros(len(independent), dtype=np.int8)
     grade[judgement.suspects] = SUSPECT
     grade[judgement.leaks] = STRONG
-    found.grade[:] = np.max(goes_into * grade[:, None], axis=0, initial=0)
-    found.reasons[independent] = judgement.reasons
-    found.undecided[independent] = judgement.undecided
+    result.grade[:] = np.max(goes_into * grade[:, None], axis=0, initial=0)
+    result.reasons[independent] = judgement.reasons
+    result.undecided[independent] = judgement.undecided
 
 
 def _look_at_values(
-    found: Screening, table: Table, independent: IndexArray, drop: Drop, seed: int
+    result: Screening, table: Table, independent: IndexArray, drop: Drop, seed: int
 ) -> Moments:
     """Enter what the values say themselves, not their ranks: sums that make the label, and the
     columns that surely follow it if that is asked. Return the moments of the values.
@@ -312,26 +312,26 @@ def _look_at_values(
     moments = sample.moments()
     if drop == "sure":
         sure = sure_followers(sample, moments, seed)
-        found.survival[independent] = sure.survival
-        found.grade[independent[sure.columns]] = SURE
-        found.decision[independent[sure.isolated]] = ISOLATED
+        result.survival[independent] = sure.survival
+        result.grade[independent[sure.columns]] = SURE
+        result.decision[independent[sure.isolated]] = ISOLATED
     if table.number:
         for pair in pairs_that_make_label(moments, _PAIR_EXPLAINS):
             first, second = independent[list(pair)].tolist()
-            found.pairs.append((first, second))
+            result.pairs.append((first, second))
     return moments
 
 
 def _compare_explained(
-    found: Screening, moments: Moments, independent: IndexArray, number: bool
+    result: Screening, moments: Moments, independent: IndexArray, number: bool
 ) -> None:
     """Enter how much of the label the columns explain, with and without the clearest suspects."""
     goal = 1 if number else None
-    grade = found.grade[independent]
-    found.explained = moments.explained_share(np.arange(len(independent)), goal)
+    grade = result.grade[independent]
+    result.explained = moments.explained_share(np.arange(len(independent)), goal)
     if grade.any():
         others = np.flatnonzero(grade < grade.max())
-        found.explained_without = moments.explained_share(others, goal)
+        result.explained_without = moments.explained_share(others, goal)
 
 
 def filled(X: FloatArray) -> FloatArray:
@@ -344,20 +344,20 @@ def filled(X: FloatArray) -> FloatArray:
     return np.where(holes, mean, X)
 
 
-def _decide(found: Screening, table: Table, drop: Drop) -> None:
+def _decide(result: Screening, table: Table, drop: Drop) -> None:
     """Turn grades, copies and sums into decisions, and heed what is to be kept."""
-    decision = found.decision
-    decision[(found.grade > 0) & (decision == KEPT)] = SUSPICIOUS
-    decision[found.grade >= LEVELS[drop]] = FOLLOWS_LABEL
-    in_pair = np.isin(np.arange(len(decision)), found.pairs)
-    decision[in_pair & found.met(KEPT, SUSPICIOUS)] = PAIR
+    decision = result.decision
+    decision[(result.grade > 0) & (decision == KEPT)] = SUSPICIOUS
+    decision[result.grade >= LEVELS[drop]] = FOLLOWS_LABEL
+    in_pair = np.isin(np.arange(len(decision)), result.pairs)
+    decision[in_pair & result.met(KEPT, SUSPICIOUS)] = PAIR
     isolated = decision == ISOLATED
     anything_follows = (decision == FOLLOWS_LABEL).any()
     decision[isolated & (table.protected | (not anything_follows))] = KEPT
-    are_effects = found.met(FOLLOWS_LABEL, COPY, PAIR)
+    are_effects = result.met(FOLLOWS_LABEL, COPY, PAIR)
     decision[are_effects & table.protected] = AS_ASKED
-    if are_effects.any() or found.grade.any():
-        found.outcome = Outcome.FOUND
+    if are_effects.any() or result.grade.any():
+        result.outcome = Outcome.FOUND
 
 
 @contextmanager

@@ -158,11 +158,11 @@ class LeakScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             table = table.rows(counted)
             environments = None if environments is None else environments[counted]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        found = screening.screen_table(table, drop=self.drop, seed=seed)
+        result = screening.screen_table(table, drop=self.drop, seed=seed)
         if environments is not None and len(np.unique(table.y)) > 1:
-            compare_environments(found, table, environments)
-        self.screening_ = found
-        if message := warning(found, column_names(self)):
+            compare_environments(result, table, environments)
+        self.screening_ = result
+        if message := warning(result, column_names(self)):
             # The caller of fit, which is wrapped
             warnings.warn(message, LeakWarning, stacklevel=3)
         return self
@@ -190,24 +190,24 @@ class LeakScreen(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         import pandas as pd
 
         check_is_fitted(self)
-        found = self.screening_
+        result = self.screening_
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = found.k / found.m
+            ratio = result.k / result.m
         columns: dict[str, Any] = {
-            "decision": found.decision.astype(str),
-            "grade": [screening.GRADES[grade] for grade in found.grade],
-            "because": found.reasons.astype(str),
-            "label": found.label,
-            "m": found.m,
-            "k": found.k,
+            "decision": result.decision.astype(str),
+            "grade": [screening.GRADES[grade] for grade in result.grade],
+            "because": result.reasons.astype(str),
+            "label": result.label,
+            "m": result.m,
+            "k": result.k,
             "ratio": ratio,
-            "share": found.share,
-            "relevance": found.relevance,
+            "share": result.share,
+            "relevance": result.relevance,
         }
         if self.drop == "sure":
-            columns["survival"] = found.survival
-        if found.environments is not None:
-            columns["changes"] = found.environments.changes
+            columns["survival"] = result.survival
+        if result.environments is not None:
+            columns["changes"] = result.environments.changes
         table = pd.DataFrame(columns, index=pd.Index(column_names(self), name="column"))
         return table.iloc[self._by_suspicion()]
 
