@@ -194,9 +194,7 @@ def _leaks_with_partner(moments: Moments, marks: Marks, candidates: Mask) -> Mas
 
 def _correlation_given_label(moments: Moments, j: int) -> FloatArray:
     """Return how much column j correlates with every other, either way, given the label."""
-    p = moments.num_columns
-    with_label = moments.joint[:p, p:]
-    given: FloatArray = moments.joint[:p, :p] - with_label @ moments.joint[p:, :p]
+    given = moments.given_label()
     variances = np.maximum(np.diag(given) * given[j, j], 1e-12)
     correlation: FloatArray = np.abs(given[j] / np.sqrt(variances))
     correlation[j] = 0.0

@@ -79,7 +79,7 @@ def measure(moments: Moments) -> Marks:
     beside_label = moments.unexplained_by_label()
     beside_both = 1.0 / np.diag(precision_given_label) * moments.unbias(others + d)
     label = 1.0 - beside_label
-    prediction = _predict_label(among, moments.joint[:p, p:], precision)
+    prediction = _predict_label(among, moments.with_label, precision)
     return Marks(
         m=1.0 - beside_others,
         m_p=f_test(moments.unbias(0), beside_others, others, freedom),
@@ -226,7 +226,7 @@ def pairs_that_make_label(moments: Moments, least: float) -> list[tuple[int, int
     p = moments.num_columns
     if p < 3:
         return []
-    with_label = moments.joint[:p, p]
+    with_label = moments.with_label[:, 0]
     among = moments.joint[:p, :p]
     alone = with_label**2
     # The squared multiple correlation of two inputs, by their correlations

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import qr
+from scipy.linalg import block_diag, qr
 from scipy.linalg.lapack import dpstrf
 from scipy.special import fdtrc
 
@@ -76,6 +76,11 @@ class Moments:
         return np.arange(self.num_columns, len(self.mean))
 
     @property
+    def with_label(self) -> FloatArray:
+        """The covariance of each column with each function of the label, shape (p, d)."""
+        return self.joint[: self.num_columns, self.num_columns :]
+
+    @property
     def varies(self) -> Mask:
         """Mask of the columns that are not constant: they have variance 1."""
         variance = np.diag(self.joint)[: self.num_columns]
@@ -101,9 +106,7 @@ class Moments:
         p = self.num_columns
         spread = np.sqrt(np.maximum(np.diag(self.joint)[:p], _RIDGE))
         root = np.linalg.cholesky(self.joint[p:, p:] + _RIDGE * np.eye(len(self.label)))
-        units = np.zeros_like(self.joint)
-        units[:p, :p] = np.diag(1.0 / spread)
-        units[p:, p:] = np.linalg.inv(root)
+        units = block_diag(np.diag(1.0 / spread), np.linalg.inv(root))
         joint = units @ self.joint @ units.T
         return replace(self, joint=joint, scale=self.scale * spread)
 
@@ -119,10 +122,8 @@ class Moments:
 
     def given_label(self) -> FloatArray:
         """Return the covariance of what a regression on the label leaves of the columns."""
-        p = self.num_columns
-        with_label = self.joint[:p, p:]
-        among = self.covariance(np.arange(p))
-        return np.asarray(among - with_label @ with_label.T)
+        among = self.covariance(np.arange(self.num_columns))
+        return np.asarray(among - self.with_label @ self.with_label.T)
 
     def unexplained_by_label(self) -> FloatArray:
         """Return the share of each column that a regression on the label leaves unexplained."""
@@ -137,8 +138,9 @@ class Moments:
 
     def explained_shares(self, columns: IndexArray) -> FloatArray:
         """Return the adjusted share of each label function that a regression explains."""
-        across = self.joint[np.ix_(columns, self.label)]
-        explained = (across * np.linalg.solve(self.covariance(columns), across)).sum(axis=0)
+        with_label = self.with_label[columns]
+        slopes = np.linalg.solve(self.covariance(columns), with_label)
+        explained = (with_label * slopes).sum(axis=0)
         share = np.clip(explained / np.diag(self.joint)[self.label], 0.0, 1.0)
         return np.asarray(1.0 - (1.0 - share) * self.unbias(len(columns)))
 

@@ -115,34 +115,22 @@ class PFDLRegressor(LinearRegressorBase):
         """Train the shared g on all rows. Returns it in double precision, and the loss of the last
         iteration.
         """
+        rows, p = table.shape
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rng = np.random.default_rng(seed)
-        rows = len(table)
-        features = torch.from_numpy(table)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            g = FeatureDecomposition(table.shape[1], self.hidden, sharing="strict")
+            g = FeatureDecomposition(p, self.hidden, sharing="strict")
         # Fused: one call for all parameters of a small network.
         optimizer = torch.optim.Adam(g.parameters(), lr=self.learning_rate, fused=True)
         size = rows if self.batch_size is None else min(self.batch_size, rows)
-        order = torch.from_numpy(rng.permutation(rows))
-        start = 0
-        loss = torch.zeros(())
-        elements = size * table.shape[1] * max(g.hidden, default=1)
-        in_closed_form = len(g.hidden) == 1 and elements <= _MOST_ELEMENTS
+        batches = _batches(torch.from_numpy(table), size, np.random.default_rng(seed))
+        elements = size * p * max(g.hidden, default=1)
+        has_closed_form = len(g.hidden) == 1 and elements <= _MOST_ELEMENTS
+        set_gradients = _set_gradients if has_closed_form else _set_gradients_by_autograd
         with _one_thread(small=elements < _SMALL):
             for _ in _shown(self.max_iter):
-                if start + size > rows:  # the table has been traversed
-                    order = torch.from_numpy(rng.permutation(rows))
-                    start = 0
-                batch = features[order[start : start + size]]
-                loss = (
-                    _set_gradients(g, batch)
-                    if in_closed_form
-                    else _set_gradients_by_autograd(g, batch)
-                )
+                loss = set_gradients(g, next(batches))
                 optimizer.step()
-                start += size
         return g.double().eval(), float(loss)
 
     def predict(self, X: Any) -> FloatArray:
@@ -160,6 +148,14 @@ class PFDLRegressor(LinearRegressorBase):
         with torch.no_grad():
             auxiliary = self.decomposition_(torch.from_numpy(self._scaler.transform(X)))
         return np.hstack([X, auxiliary.numpy()])
+
+
+def _batches(table: Tensor, size: int, rng: np.random.Generator) -> Iterator[Tensor]:
+    """Yield so many rows at a time without end; the table is traversed in a new order each time."""
+    while True:
+        order = torch.from_numpy(rng.permutation(len(table)))
+        for start in range(0, len(table) - size + 1, size):
+            yield table[order[start : start + size]]
 
 
 def _set_gradients_by_autograd(g: FeatureDecomposition, features: Tensor) -> Tensor:

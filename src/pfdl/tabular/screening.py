@@ -3,7 +3,14 @@
 An effect of the label is a column computed from it or after it (leakage), an outcome that came
 later, or one that the selection of the rows tied to it: the table reads the same. The screen sets
 aside what cannot be judged, finds the label's copies, asks the checks of :mod:`pfdl.tabular.leaks`
-of every other column, and decides which to leave out.
+of every other column, and decides which to leave out. Suspicion comes in three grades:
+
+=======  ======================================================================================
+suspect  comes close to passing the checks, or passes given another column (``leaks.judge``)
+strong   passes every check (``leaks.CHECKS``)
+sure     halves of the rows agree, and the columns left behave like causes: asked with
+         ``drop="sure"`` only (:mod:`pfdl.tabular.selection`)
+=======  ======================================================================================
 """
 
 from __future__ import annotations

@@ -297,10 +297,11 @@ def dwr_loss_and_gradient(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     n, p = x.shape
     excess = weights.sum() - n
     rows = _by_samples(x, weights) if n < p else _by_features(x, weights)
-    loss = _BALANCE / p * rows.lengths.sum()
-    loss = loss + _SUM * excess.square() + _SIZE * weights.square().sum()
+    of_balance = _BALANCE / p * rows.lengths.sum()
+    of_sum = _SUM * excess.square()
+    of_size = _SIZE * weights.square().sum()
     gradient = rows.quadratic / n + 2.0 * _SUM * excess + 2.0 * _SIZE * weights
-    return loss, gradient
+    return of_balance + of_sum + of_size, gradient
 
 
 class _Rows(NamedTuple):
