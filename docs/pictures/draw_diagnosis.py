@@ -2,7 +2,8 @@
 
 Run it by ``python docs/pictures/draw_diagnosis.py``. It runs the commands of that page in a folder
 of its own, writes what they print to ``docs/tutorials/diagnosis-printed/``, from which the page
-quotes, and takes the picture of the diagnosis, for which it needs Playwright and Chromium.
+quotes, and takes ``front.png``, the picture of the diagnosis, for which it needs Playwright and
+Chromium.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 from typer.testing import CliRunner
 
@@ -25,7 +27,11 @@ PAGE, KEPT = (
     ROOT / "docs" / "tutorials" / "diagnosis.md",
     ROOT / "docs" / "tutorials" / "diagnosis-printed",
 )
-PICTURE = {"width": 900, "height": 1760}
+FRONT = Path(__file__).with_name("front.png")
+SHOWN = """() => document.body.replaceChildren(
+    document.querySelector("p.yes"), ...[...document.querySelectorAll(".gallery")].slice(0, 4)
+)"""
+"""Leaves of the page the answer, and some images of each context."""
 
 
 def main() -> None:
@@ -46,15 +52,17 @@ def main() -> None:
 
 
 def photograph(path: Path) -> None:
-    """Take a picture of the upper part of a page."""
+    """Take a picture of what is to be seen first."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport=PICTURE)
+        page = browser.new_page(viewport={"width": 820, "height": 800})
         page.goto(path.as_uri())
-        page.screenshot(path=PAGE.with_suffix(".png"), clip={"x": 0, "y": 0, **PICTURE})
+        page.evaluate(SHOWN)
+        page.screenshot(path=FRONT)
         browser.close()
+    Image.open(FRONT).convert("RGB").quantize(128).save(FRONT, optimize=True)
 
 
 if __name__ == "__main__":
