@@ -69,8 +69,4 @@ def test_a_table_says_what_its_errors_are_where_it_has_some():
         "± standard error.",
         "So it is.",
     ]
-    deviation = Table(
-        "c", "m", ["a", "b"], [row], error_name="standard deviation over seeds (ddof 1)"
-    )
-    assert deviation.notes == ["± standard deviation over seeds (ddof 1)."]
     assert Table("c", "m", ["a"], [TableLine("x", (Number(1.0, float("nan")),))]).notes == []

@@ -59,7 +59,7 @@ def report(
             raise ValueError("there is nothing to report; name run folders.")
         from pfdl_lab.reporting import print_report, write_report
 
-        problems = write_report(runs, output).problems if output else print_report(runs)
+        problems = write_report(runs, output) if output else print_report(runs)
         for problem in problems:
             typer.echo(f"Note: {printable(problem)}", err=True)
         if output:

@@ -13,16 +13,19 @@ from pfdl.runs import Run
 from pfdl_lab.mmads.paper import CELLS, METRICS, PAPER, Cell as TableCell, name_cell
 from pfdl_lab.mmads.run import FIGURE_CELL, METHODS, TEST_RATES
 from pfdl_lab.pairing import paired
-from pfdl_lab.report.blocks import Block, Heading, Number, Plot, Section, Table, TableLine, Text
-from pfdl_lab.report.lines import Series, plot_lines
-from pfdl_lab.report.reading import Columns
-from pfdl_lab.statistics import (
-    NOTHING,
-    by_seed,
-    difference_cell,
-    mean_cell,
-    mean_series,
+from pfdl_lab.report.blocks import (
+    Block,
+    Cell,
+    Heading,
+    Number,
+    Plot,
+    Section,
+    Table,
+    TableLine,
 )
+from pfdl_lab.report.lines import plot_lines
+from pfdl_lab.report.reading import Columns
+from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell
 
 BySeed = Mapping[tuple[int, int, float, str, str], pd.Series]
 """By n, p, r, method and metric, and then by the seed."""
@@ -40,21 +43,14 @@ SETTING_NAMES = {
     "s_to_v": "S → V (S causes V)",
     "v_to_s": "S ← V (V causes S)",
 }
-FEW, MANY = CELLS[0], CELLS[2]
+FEW = CELLS[0]
+MANY = CELLS[2]
 """The cells that differ in n alone, by a factor of four."""
 
 
-def build(run: Run, results: pd.DataFrame) -> Section:
+def build(_: Run, results: pd.DataFrame) -> Section:
     """Build the section of one run."""
-    planned = (
-        len(run.settings.get("settings", []))
-        * len(run.settings.get("cells", []))
-        * run.settings.get("seeds", 0)
-    )
-    done = len(results[["setting", "n", "p", "r", "seed"]].drop_duplicates())
     blocks: list[Block] = []
-    if done < planned:
-        blocks.append(Text(f"Unfinished: {done} of {planned} tasks are done.", "warning"))
     for setting in [name for name in SETTINGS if name in set(results["setting"])]:
         part = results[results["setting"] == setting]
         blocks.append(Heading(SETTING_NAMES[setting]))
@@ -70,24 +66,7 @@ def build(run: Run, results: pd.DataFrame) -> Section:
         # Older runs have no effective sample sizes
         blocks += [table for table in measured if table.rows]
         blocks += _stability(values, setting)
-    return Section(TITLE, blocks, _finding(results[results["setting"] == SETTINGS[0]]))
-
-
-def _finding(part: pd.DataFrame) -> str:
-    """Say in one sentence what the columns without effect get, in the paper's setting and the cell
-    of its figure.
-    """
-    values = by_seed(part, "n", "p", "r", "method", "metric")
-    methods = {"OLS": "least squares", "PFDL": "PFDL", "Screened OLS": "our screening of columns"}
-    found = {
-        name: _at(values, FIGURE_CELL, method, "beta_v_error") for method, name in methods.items()
-    }
-    figures = [f"{name} {values.mean():.3f}" for name, values in found.items() if len(values)]
-    said = (
-        "Coefficients of columns V, which do not act on y and should get 0, on average:"
-        f" {', '.join(figures)}."
-    )
-    return said if figures else ""
+    return Section(TITLE, blocks)
 
 
 def _metric_table(found: BySeed, setting: str, metric: str, cells: Sequence[TableCell]) -> Table:
@@ -132,35 +111,43 @@ def _stability(values: BySeed, setting: str) -> list[Block]:
 
 
 def _rmse_plot(found: BySeed, setting: str, cell: TableCell) -> list[Plot]:
-    lines = []
-    for number, method in enumerate(METHODS):
-        # As in the paper's figure, rates stand at even distances: to scale most of them would be
-        # crowded.
-        values = {f"{rate:g}": _at(found, cell, method, f"rmse[{rate:g}]") for rate in TEST_RATES}
-        lines.append(mean_series(method, values, number))
+    # As in the paper's figure, rates stand at even distances: to scale most of them would be
+    # crowded.
+    lines = _lines(found, cell, {f"{rate:g}": f"rmse[{rate:g}]" for rate in TEST_RATES})
     summary = (
         f"Trained at {name_cell(cell)}. A flat line is a method that is as good under any"
         " selection."
     )
     return plot_lines(
-        f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines, digits=3
+        f"RMSE against r_test, {SETTING_NAMES[setting]}", summary, "r_test", "RMSE", lines
     )
 
 
 def _coefficient_plot(found: BySeed, setting: str, columns: Sequence[str]) -> list[Plot]:
-    truth = true_coefficients(len(columns)).tolist()
-    lines: list[Series | None] = [Series("true β", columns, truth, style="level")]
-    for number, method in enumerate(METHODS):
-        values = {column: _at(found, FIGURE_CELL, method, f"beta[{column}]") for column in columns}
-        lines.append(mean_series(method, values, number, "markers"))
+    truth = zip(columns, true_coefficients(len(columns)), strict=True)
+    lines: dict[str, Mapping[str, Cell]] = {
+        "true β": {column: Number(float(value), digits=3) for column, value in truth},
+        **_lines(found, FIGURE_CELL, {column: f"beta[{column}]" for column in columns}),
+    }
     summary = (
         f"Trained at {name_cell(FIGURE_CELL)}. The V columns have no effect: their coefficients"
         " should be 0."
     )
     title = f"Coefficients, {SETTING_NAMES[setting]}"
-    return plot_lines(
-        title, summary, "column", "mean coefficient", lines, digits=3, is_grouped=True
-    )
+    return plot_lines(title, summary, "column", "mean coefficient", lines, is_grouped=True)
+
+
+def _lines(
+    found: BySeed, cell: TableCell, metrics: Mapping[str, str]
+) -> dict[str, dict[str, Cell]]:
+    """Return a line of each method: at each place the mean of a metric."""
+    lines = {}
+    for method in METHODS:
+        lines[method] = {
+            place: mean_cell(_at(found, cell, method, metric), 3)
+            for place, metric in metrics.items()
+        }
+    return lines
 
 
 def _column_names(values: BySeed) -> list[str]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from markupsafe import Markup
 from pfdl.report.page import blocks as html, draw_svg, inline, render as render_page
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -25,8 +25,7 @@ class Text:
 
     Args:
         text: Its words, shown as they stand.
-        tone: ``""``; ``"warning"`` for what went wrong; ``"yes"``, ``"no"`` or ``"unclear"`` for an
-            answer, in red, green or grey; ``"command"`` for what to type.
+        tone: ``""``, or ``"warning"`` for what went wrong.
     """
 
     text: str
@@ -122,7 +121,6 @@ class Table:
         columns: Headers of the other columns.
         rows: Lines.
         note: A remark below it.
-        error_name: What follows a ±; it is said below the table.
     """
 
     caption: str
@@ -130,7 +128,6 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[TableLine]
     note: str = ""
-    error_name: str = "standard error"
 
     @property
     def notes(self) -> list[str]:
@@ -138,9 +135,18 @@ class Table:
         cells = chain.from_iterable(row.cells for row in self.rows)
         has_errors = any(isinstance(cell, Number) and cell.printed_error for cell in cells)
         return [
-            *([f"± {self.error_name}."] if has_errors else []),
+            *(["± standard error."] if has_errors else []),
             *([self.note] if self.note else []),
         ]
+
+
+def table_of(caption: str, frame: pd.DataFrame, *, digits: int = 4, note: str = "") -> Table:
+    """Return a frame as a table, as it stands, with so many digits of its numbers."""
+    rows = []
+    for header, line in zip(frame.index, frame.to_numpy(object), strict=True):
+        cells = [f"{one:.{digits}g}" if isinstance(one, float) else str(one) for one in line]
+        rows.append(TableLine(str(header), tuple(cells)))
+    return Table(caption, str(frame.index.name or ""), list(map(str, frame)), rows, note=note)
 
 
 @dataclass(frozen=True)
@@ -165,37 +171,7 @@ class Plot:
         return draw_svg(self.draw)
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """A small picture.
-
-    Args:
-        png: The bytes of a PNG file.
-        alt: What it shows, for those who do not see it.
-        caption: What stands below it.
-    """
-
-    png: bytes
-    alt: str
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Gallery:
-    """Small pictures in a row that wraps."""
-
-    title: str
-    pictures: Sequence[Thumbnail]
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """Blocks next to each other, or one below the other where the page is narrow."""
-
-    blocks: Sequence[Block]
-
-
-Block = Text | Heading | Table | Plot | SideBySide | Listing | Gallery
+Block = Text | Heading | Table | Plot | Listing
 
 
 @dataclass(frozen=True)
@@ -205,13 +181,10 @@ class Section:
     Args:
         title: Its heading, which the list of contents names.
         blocks: What it holds.
-        finding: One sentence on what was found, for the page of the demonstration; it also stands
-            at the top of a page of several sections.
     """
 
     title: str
     blocks: Sequence[Block] = ()
-    finding: str = ""
 
 
 def render(
@@ -226,17 +199,12 @@ def render(
         footer: The last line.
     """
     first = [_show(block, f"introduction-{number}") for number, block in enumerate(introduction, 1)]
-    findings = [(section.title, section.finding) for section in sections if section.finding]
-    if len(findings) > 1:
-        items = [Markup("<li><p><strong>{}.</strong> {}</p></li>").format(*one) for one in findings]
-        first.append(Markup("<ul>{}</ul>").format(Markup().join(items)))
     parts = []
     for number, section in enumerate(sections, 1):
         shown = [
             _show(block, f"block-{number}-{place}") for place, block in enumerate(section.blocks, 1)
         ]
-        finding = [html.text(section.finding, "finding")] if section.finding else []
-        parts.append((section.title, [*finding, *shown]))
+        parts.append((section.title, shown))
     return render_page(title, first, parts, footer)
 
 
@@ -245,8 +213,6 @@ def _show(block: Block, name: str) -> Markup:
     have.
     """
     match block:
-        case Text(words, "command"):
-            shown = html.command(words)
         case Text(words, tone):
             shown = html.text(words, tone)
         case Heading(words):
@@ -260,13 +226,6 @@ def _show(block: Block, name: str) -> Markup:
         case Plot():
             figures = _show(block.table, "") if block.table else ""
             shown = html.plot(block.title, block.summary, inline(block.svg(), name), name, figures)
-        case Gallery(title, pictures):
-            files = [(base64.b64encode(one.png).decode(), one.alt, one.caption) for one in pictures]
-            shown = html.gallery(title, files)
-        case SideBySide(parts):
-            shown = html.side_by_side(
-                [_show(part, f"{name}-{number}") for number, part in enumerate(parts, 1)]
-            )
     return Markup(shown)
 
 

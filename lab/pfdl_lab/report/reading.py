@@ -18,7 +18,8 @@ import pandas as pd
 from pfdl._internal.files import MAX_TEXT, read_frame, read_json
 from pfdl.runs import CONFIG, METRICS, Run, read_run
 
-RESULTS, PACKED = "results.csv", ".csv.gz"
+RESULTS = "results.csv"
+PACKED = ".csv.gz"
 """The table of a run; and how the names of those in an archive end."""
 TASK_FOLDERS = ("tasks", "cells")
 MAX_DEPTH = 4
@@ -41,7 +42,7 @@ def find_runs(paths: Sequence[Path], problems: list[str]) -> list[Run]:
         if not path.is_dir():
             problems.append(f"{path} is not a folder; name folders that commands of pfdl made.")
             continue
-        folders = _run_folders(path, MAX_DEPTH, problems)
+        folders = _run_folders(path, problems)
         if not folders:
             problems.append(
                 f"{path} holds no run: there is no {CONFIG} in it, nor in folders within it."
@@ -54,21 +55,19 @@ def find_runs(paths: Sequence[Path], problems: list[str]) -> list[Run]:
     return list(runs.values())
 
 
-def _run_folders(folder: Path, depth: int, problems: list[str]) -> list[Path]:
-    if (folder / CONFIG).is_file():
-        return [folder]
-    if depth == 0:
-        return []
-    try:
-        with os.scandir(folder) as entries:
-            inner = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError as error:
-        problems.append(f"{folder} was left out: it cannot be read ({error.strerror}).")
-        return []
+def _run_folders(path: Path, problems: list[str]) -> list[Path]:
     found = list[Path]()
-    for name in inner:
-        if not name.startswith("."):
-            found += _run_folders(folder / name, depth - 1, problems)
+
+    def leave_out(error: OSError) -> None:
+        problems.append(f"{error.filename} was left out: it cannot be read ({error.strerror}).")
+
+    for place, folders, files in os.walk(path, onerror=leave_out):
+        folder = Path(place)
+        depth = len(folder.relative_to(path).parts)
+        if CONFIG in files:
+            found.append(folder)
+        is_end = CONFIG in files or depth == MAX_DEPTH
+        folders[:] = [] if is_end else sorted(name for name in folders if name[0] != ".")
     return found
 
 
@@ -118,7 +117,7 @@ def read_results(run: Run, columns: Columns, problems: list[str]) -> pd.DataFram
     """
     tables = table_files(run.folder)
     parts = list[pd.DataFrame]()
-    for path in [*tables, *_task_files(run)]:
+    for path in [*tables, *task_files(run)]:
         try:
             frame = read_table(path) if path in tables else pd.DataFrame(_rows_of(path))
             part = columns.check(frame)
@@ -134,7 +133,7 @@ def read_results(run: Run, columns: Columns, problems: list[str]) -> pd.DataFram
     joined = pd.concat(parts, ignore_index=True)
     if not columns.keys:
         return joined
-    keys = [*columns.keys, *(["table"] if "table" in joined else [])]
+    keys = [key for key in (*columns.keys, "table") if key in joined]
     return joined.drop_duplicates(keys, keep="first", ignore_index=True)
 
 
@@ -166,7 +165,8 @@ def read_table(path: Path) -> pd.DataFrame:
     return pd.read_csv(io.BytesIO(content), keep_default_na=True, low_memory=False)
 
 
-def _task_files(run: Run) -> list[Path]:
+def task_files(run: Run) -> list[Path]:
+    """Return the files of single tasks, which a run keeps until it is finished."""
     folders = [run.folder / name for name in TASK_FOLDERS]
     return list(chain.from_iterable(sorted(folder.glob("*.json")) for folder in folders))
 

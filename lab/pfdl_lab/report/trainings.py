@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
 
 import pandas as pd
 
@@ -22,12 +21,11 @@ from pfdl_lab.report.blocks import (
     Number,
     Plot,
     Section,
-    SideBySide,
     Table,
     TableLine,
     Text,
 )
-from pfdl_lab.report.lines import Series, plot_lines
+from pfdl_lab.report.lines import plot_lines
 from pfdl_lab.report.reading import read_metrics
 
 KIND = "training"
@@ -66,24 +64,21 @@ def build(runs: Sequence[Run], problems: list[str]) -> Section:
     ]
     for same_data in _by_data(evaluations):
         blocks += _tested(same_data)
-    logged = {name: curve for name, curve in curves.items() if curve is not None and len(curve)}
-    if logged:
-        plots = list(chain.from_iterable(_curves(column, logged) for column in CURVES))
-        blocks += [Heading("Training curves"), SideBySide(plots)]
+    plots = list(chain.from_iterable(_curves(column, curves) for column in CURVES))
+    blocks += [Heading("Training curves"), *plots] if plots else []
     return Section(TITLE, blocks)
 
 
-def _curves(column: str, logged: Mapping[str, pd.DataFrame]) -> list[Plot]:
+def _curves(column: str, curves: Mapping[str, pd.DataFrame | None]) -> list[Plot]:
     """Draw what the epochs of each training logged of one thing."""
     title, axis, factor, digits = CURVES[column]
-    lines = []
-    for number, (name, frame) in enumerate(logged.items()):
-        known = frame[["epoch", column]].dropna() if column in frame.columns else frame.iloc[:0]
-        if len(known):
-            style = "lines" if len(known) > 20 else "lines+markers"
-            y = (factor * known[column]).tolist()
-            lines.append(Series(name, (known["epoch"] + 1).tolist(), y, style=style, colour=number))
-    return plot_lines(title, "Epoch by epoch.", "epoch", axis, lines, digits)
+    lines: dict[str, dict[int, Number]] = {}
+    for name, curve in curves.items():
+        lines[name] = {}
+        if curve is not None and column in curve:
+            for epoch, value in curve[["epoch", column]].to_numpy():
+                lines[name][int(epoch) + 1] = Number(factor * value, digits=digits)
+    return plot_lines(title, "Epoch by epoch.", "epoch", axis, lines)
 
 
 def _inferred(runs: Mapping[str, Run], problems: list[str]) -> list[Block]:
@@ -118,46 +113,47 @@ def _tested(evaluations: Mapping[str, Evaluation]) -> list[Block]:
     first = next(iter(evaluations.values()))
     names = ", ".join(dict.fromkeys(one.name for one in evaluations.values()))
     one_of, all_of = ("group", "groups") if first.by_context else ("class", "classes")
-    columns: dict[str, list[Cell]] = {
-        "all images": [Number(100 * one.overall) for one in evaluations.values()],
-        f"worst {one_of}": [Number(100 * one.worst_group.accuracy) for one in evaluations.values()],
-        f"mean over {all_of}": [
-            Number(100 * one.average_over_groups) for one in evaluations.values()
-        ],
-        f"training mixture of {all_of}": [_in_mixture(one) for one in evaluations.values()],
-        "calibration error": [
-            Number(one.calibration_error, digits=3) for one in evaluations.values()
-        ],
-    }
-    columns = {name: cells for name, cells in columns.items() if not _all_missing(cells)}
-    rows = [
-        TableLine(run, cells)
-        for run, cells in zip(evaluations, zip(*columns.values(), strict=True), strict=True)
-    ]
-    caption = f"Accuracies in percent on {first.images} images ({names})"
-    table = Table(caption, "run", list(columns), rows)
-    blocks: list[Block] = [
+    shares = {}
+    for run, one in evaluations.items():
+        shares[run] = {
+            "all images": one.overall,
+            f"worst {one_of}": one.worst_group.accuracy,
+            f"mean over {all_of}": one.average_over_groups,
+        }
+        if one.average_in_training_mixture is not None:
+            shares[run][f"training mixture of {all_of}"] = one.average_in_training_mixture
+        shares[run]["calibration error"] = one.calibration_error
+    by_ratio = {}
+    for run, one in evaluations.items():
+        by_ratio[run] = {ratio: Number(100 * share) for ratio, share in one.by_ratio.items()}
+    by_context = {run: one.by_context for run, one in evaluations.items()}
+    by_label = {run: one.by_label for run, one in evaluations.items()}
+    return [
         Heading(f"Tested on {names}: {first.images} images"),
-        table,
-        *_ratio_plot(evaluations),
+        *_shares(f"Accuracies in percent on {first.images} images ({names})", shares),
+        *plot_lines(
+            "Accuracy against the dominant ratio of the test set",
+            "From contexts that are reversed (left) to contexts as in training (right).",
+            "dominant ratio",
+            "accuracy, %",
+            by_ratio,
+        ),
+        *_shares("Accuracy in percent by context", by_context),
+        *_shares("Accuracy in percent by class", by_label),
     ]
-    tables = [
-        _group_table({run: one.by_context for run, one in evaluations.items()}, "context"),
-        _group_table({run: one.by_label for run, one in evaluations.items()}, "class"),
-    ]
-    return [*blocks, *(table for table in tables if table is not None)]
 
 
-def _in_mixture(one: Evaluation) -> Cell:
-    return _percent(one.average_in_training_mixture, "some groups are not among these images")
+def _shares(caption: str, shares: Mapping[str, Mapping[str, float]]) -> list[Table]:
+    """Return the shares of each run as a table in percent; none without any."""
+    columns = list(dict.fromkeys(chain.from_iterable(shares.values())))
+    rows = []
+    for run, one in shares.items():
+        rows.append(TableLine(run, tuple(_percent(one.get(name)) for name in columns)))
+    return [Table(caption, "run", columns, rows)] if columns else []
 
 
-def _percent(share: float | None, why_not: str) -> Cell:
-    return Missing(why_not) if share is None else Number(100 * share)
-
-
-def _all_missing(cells: Sequence[Cell]) -> bool:
-    return all(isinstance(cell, Missing) for cell in cells)
+def _percent(share: float | None) -> Cell:
+    return Missing("not tested") if share is None else Number(100 * share)
 
 
 def _overview(
@@ -165,31 +161,26 @@ def _overview(
     curves: Mapping[str, pd.DataFrame | None],
     tested: Mapping[str, Evaluation],
 ) -> Table:
-    configs = {name: _training(run) for name, run in runs.items()}
-    values: dict[str, set[str]] = {key: set() for key in _ALWAYS}
-    for key, value in (one for config in configs.values() for one in config.items()):
-        values.setdefault(key, set()).add(str(value))
-    said = [
-        key
-        for key in values
-        if key in _ALWAYS or (len(values[key]) > 1 and key not in ("epochs", "patience"))
-    ]
+    settings = {name: _settings(run) for name, run in runs.items()}
+    values = pd.DataFrame(settings.values(), index=list(settings))
+    differ = values.columns[values.nunique() > 1].difference(
+        [*_ALWAYS, "epochs", "patience"], False
+    )
+    said = [*_ALWAYS, *differ]
     lines = []
-    for name, config in configs.items():
+    for name, of_run in settings.items():
         curve = curves[name]
-        epochs = 0 if curve is None else len(curve)
-        may_stop = " at most" if config.get("patience") is not None else ""
-        cells: list[Cell] = [str(config.get(key, "?")) for key in said]
-        cells.append(f"{epochs} of{may_stop} {config.get('epochs', '?')}")
+        may_stop = " at most" if of_run.get("patience", "None") != "None" else ""
+        cells: list[Cell] = [of_run.get(key, "?") for key in said]
+        done = 0 if curve is None else len(curve)
+        cells.append(f"{done} of{may_stop} {of_run.get('epochs', '?')}")
         cells.append(_best(curve))
         own = tested.get(name)
         shares = (None, None) if own is None else (own.overall, own.worst_group.accuracy)
-        cells += [_percent(one, "not tested") for one in shares]
+        cells += map(_percent, shares)
         lines.append(TableLine(name, tuple(cells)))
-    worst = (
-        " or ".join(sorted({"group" if one.by_context else "class" for one in tested.values()}))
-        or "group"
-    )
+    parts = {"group" if one.by_context else "class" for one in tested.values()}
+    worst = " or ".join(sorted(parts)) or "group"
     names = [key.replace("_", " ") for key in said]
     columns = [*names, "epochs", "best validation (%)", "test (%)", f"worst {worst}, test (%)"]
     note = (
@@ -199,40 +190,17 @@ def _overview(
     return Table("Trainings", "run", columns, lines, note=note)
 
 
-def _training(run: Run) -> Mapping[str, Any]:
+def _settings(run: Run) -> dict[str, str]:
     """Return how a run was trained, and at which dominant ratio."""
     given = run.settings.get("training")
-    config = dict(given) if isinstance(given, Mapping) else {}
+    settings = dict(given) if isinstance(given, Mapping) else {}
     with suppress(OSError, LookupError, TypeError, ValueError):
-        config["ratio"] = (
-            read_json((run.folder / MANIFEST).with_suffix(".json"))["ratio"] or "natural"
-        )
-    return config
+        split = read_json((run.folder / MANIFEST).with_suffix(".json"))
+        settings["ratio"] = split["ratio"] or "natural"
+    return {name: str(value) for name, value in settings.items()}
 
 
 def _best(curve: pd.DataFrame | None) -> Cell:
     if curve is None or "val_accuracy" not in curve.columns or not len(curve):
         return Missing("no epoch finished yet" if curve is None else "no validation images")
     return Number(100 * float(curve["val_accuracy"].max()))
-
-
-def _ratio_plot(evaluations: Mapping[str, Evaluation]) -> list[Plot]:
-    lines = []
-    for number, (run, one) in enumerate(evaluations.items()):
-        if len(one.by_ratio) > 1:
-            shares = [100 * share for share in one.by_ratio.values()]
-            lines.append(Series(run, list(one.by_ratio), shares, colour=number))
-    summary = "From contexts that are reversed (left) to contexts as in training (right)."
-    title = "Accuracy against the dominant ratio of the test set"
-    return plot_lines(title, summary, "dominant ratio", "accuracy, %", lines)
-
-
-def _group_table(shares: Mapping[str, Mapping[str, float]], what: str) -> Table | None:
-    columns = list(dict.fromkeys(chain.from_iterable(shares.values())))
-    if not columns:
-        return None
-    rows = []
-    for run, one in shares.items():
-        cells = [_percent(one.get(name), "not tested") for name in columns]
-        rows.append(TableLine(run, tuple(cells)))
-    return Table(f"Accuracy in percent by {what}", "run", columns, rows)
