@@ -8,9 +8,10 @@ authors with the test environment in view.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +19,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pfdl._internal.files import write_atomically
 from pfdl._internal.validation import check_choice
-from pfdl.contexts.quality import worst_group_accuracy
+from pfdl.contexts import image_statistics, infer_contexts, worst_group_accuracy
 from pfdl.objectives import make_objective
 from pfdl.runs import claim
-from pfdl_lab.colored_mnist.data import (
-    StackedColoredMNIST,
-    context_tasks,
-    draw_environments,
-    infer_task,
-)
-from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST
+from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS, ColoredMNIST, Environment
 from pfdl_lab.colored_mnist.perceptron import MLP
 from pfdl_lab.colored_mnist.rows import PENALTY, ROWS, ColoredMNISTRow
-from pfdl_lab.colored_mnist.stacked import StackedMLPs, measure, train_restarts
-from pfdl_lab.digits import DigitSource, find_digits
+from pfdl_lab.colored_mnist.training import measure, train
+from pfdl_lab.digits import find_digits
 from pfdl_lab.grid import finish, run_grid
 from pfdl_lab.progress import report
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
-PICTURE = "environments.png"
 WORST_GROUP = "held_out_worst_group"
 """Column of the accuracy in the worst group of held-out rows: one class in one inferred context."""
 
@@ -68,10 +61,22 @@ class ColoredMNISTConfig:
     decomposition_width: int = 64
     rows: tuple[str, ...] = tuple(ROWS)
 
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds of the restarts."""
-        return [self.seed + restart for restart in range(self.restarts)]
+    def tasks(self, digits: str) -> list[dict[str, Any]]:
+        """Return one task per restart and row."""
+        size = asdict(self)
+        for name in ("rows", "restarts", "seed"):
+            del size[name]
+        restarts = product(range(self.restarts), self.rows)
+        return [
+            {
+                "row": row,
+                "digits": digits,
+                "restart": restart,
+                "restart_seed": self.seed + restart,
+                **size,
+            }
+            for restart, row in restarts
+        ]
 
 
 FULL = ColoredMNISTConfig()
@@ -83,26 +88,20 @@ restarts.
 """
 
 
-def tasks(source: DigitSource, config: ColoredMNISTConfig) -> list[dict[str, Any]]:
-    """Return one task per row: all its restarts side by side."""
-    size = {name: value for name, value in asdict(config).items() if name != "rows"}
-    return [{"row": key, "digits": source.name, **size} for key in config.rows]
-
-
 def run(
     config: ColoredMNISTConfig,
     output: Path,
     *,
-    folder: str | None,
+    folder: Path | None,
     execution: Execution = IN_SEQUENCE,
 ) -> pd.DataFrame:
-    """Train all rows that ``output`` does not hold yet, and write ``results.csv``.
+    """Train what ``output`` does not hold yet, and write ``results.csv``.
 
     Args:
         config: How large the experiment is.
-        output: The run folder, see :mod:`pfdl.runs`; finished rows are kept in its ``cells``.
+        output: The run folder, see :mod:`pfdl.runs`; finished trainings are kept in its ``cells``.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
-        execution: Where the rows are trained, and how many at a time.
+        execution: Where the restarts are trained, and how many at a time.
 
     Returns:
         One line per row, restart and step, see :func:`run_task`.
@@ -112,167 +111,169 @@ def run(
     """
     for row in config.rows:
         check_choice("the row", row, ROWS)
-    source = find_digits(folder)
-    settings = {"digits": source.name, **asdict(config), **execution.settings}
-    with claim(output, "colored-mnist", settings, may_change=("rows", *execution.settings)):
-        contexts = None
-        if any(ROWS[row].chooses for row in config.rows):
-            contexts = output / "contexts"
-            restarts = context_tasks(source.name, config.seeds, config.max_train)
-            # A GPU plays no part in it
-            on_cores = replace(execution, jobs=-1, device="cpu", gpus_per_task=None)
-            run_grid(partial(infer_task, folder=folder), restarts, contexts, on_cores)
+    digits = find_digits(folder).name
+    tasks = config.tasks(digits)
+    seeds = sorted({task["restart_seed"] for task in tasks if ROWS[task["row"]].chooses})
+    settings = {"digits": digits, **asdict(config), **execution.settings}
+    may_change = ("rows", "restarts", *execution.settings)
+    with claim(output, "colored-mnist", settings, may_change=may_change):
+        known = {"digits": digits, "max_train": config.max_train}
+        restarts = [{**known, "seed": seed} for seed in seeds]
+        # A GPU plays no part in it
+        on_cores = replace(execution, jobs=-1, device="cpu", gpus_per_task=None)
+        infer = partial(infer_task, folder=folder)
+        found = run_grid(infer, restarts, output / "contexts", on_cores).get("contexts", ())
+        contexts = dict(zip(seeds, map(torch.tensor, found), strict=True))
         function = partial(run_task, folder=folder, device=execution.device, contexts=contexts)
-        results = run_grid(function, tasks(source, config), output / "cells", execution)
+        results = run_grid(function, tasks, output / "cells", execution)
         finish(results, output, "contexts", "cells")
-        first = ColoredMNIST(source, seed=config.seed, max_train=config.max_train)
-        write_atomically(output / PICTURE, draw_environments(first))
     return results
+
+
+def infer_task(
+    digits: str, seed: int, max_train: int | None, *, folder: Path | None
+) -> list[dict[str, Any]]:
+    """Infer the contexts of the training rows and, after them, the held-out rows of a restart; not
+    of test rows.
+    """
+    data = open_environments(folder, seed, max_train)
+    images, labels = _joined(*data.train, *data.held_out)
+    found = infer_contexts(image_statistics(images), labels.long(), seed=seed)
+    return [{"contexts": found.tolist()}]
+
+
+@lru_cache(maxsize=1)
+def open_environments(folder: Path | None, seed: int, max_train: int | None) -> ColoredMNIST:
+    """Return the environments of a restart, kept for the next row of the same process."""
+    return ColoredMNIST(folder, seed=seed, max_train=max_train)
 
 
 def run_task(
     row: str,
     digits: str,
+    restart_seed: int,
+    max_train: int | None,
     *,
-    folder: str | None,
+    folder: Path | None,
     device: str,
-    contexts: Path | None = None,
-    **config: Any,
+    contexts: Mapping[int, Tensor],
+    **size: Any,
 ) -> list[dict[str, Any]]:
-    """Train and measure all restarts of one row.
+    """Train and measure one restart of one row.
 
     Args:
         row: Key of the row.
         digits: Name of the digits, which tells results on MNIST and on other digits apart.
+        restart_seed: Seed of the environments, the first weights and the rows that PFDL sees.
+        max_train: See :class:`ColoredMNISTConfig`.
         folder: Folder of the MNIST files, or ``None`` for scikit-learn's digits.
         device: Where to compute.
-        contexts: Folder of the inferred contexts, for rows that need them.
-        **config: What :class:`ColoredMNISTConfig` takes, except ``rows``.
+        contexts: What :func:`infer_task` found, by the seed, for rows that need it.
+        **size: What else :class:`ColoredMNISTConfig` says.
 
     Returns:
-        For each restart, and each ``step`` that was looked at, the accuracies in percent on
-        training rows (both environments), held-out rows and test rows, and the risks on held-out
-        rows. Rows that choose also have the accuracy of the worst inferred group on held-out rows.
+        For each ``step`` that was looked at, the accuracies in percent on training rows (both
+        environments), held-out rows and test rows, and the risks on held-out rows. Rows that choose
+        also have the accuracy of the worst inferred group on held-out rows.
     """
-    size = ColoredMNISTConfig(**config)
-    data = stacked_environments(folder, size, device, contexts if ROWS[row].chooses else None)
-    if data.digits != digits:
+    data = open_environments(folder, restart_seed, max_train)
+    if data.source.name != digits:
         raise ValueError(
-            f"the task is for {digits} but {folder or 'without a folder'} gives {data.digits}."
+            f"the task is for {digits} but {folder or 'without a folder'} gives {data.source.name}."
         )
-    return run_row(_scaled(ROWS[row], size), data, size)
-
-
-@lru_cache(maxsize=1)
-def stacked_environments(
-    folder: str | None, config: ColoredMNISTConfig, device: str, contexts: Path | None = None
-) -> StackedColoredMNIST:
-    """Return the environments, kept for the next row of the same process."""
-    return StackedColoredMNIST(
-        find_digits(folder), config.seeds, config.max_train, device, contexts
+    scaled = _scaled(ROWS[row], size["max_hidden"], size["decomposition_width"])
+    return train_row(
+        scaled,
+        data,
+        restart_seed,
+        feature_rows=size["feature_rows"],
+        device=device,
+        contexts=contexts.get(restart_seed),
     )
 
 
-def run_row(
-    row: ColoredMNISTRow, data: StackedColoredMNIST, config: ColoredMNISTConfig
+def train_row(
+    row: ColoredMNISTRow,
+    data: ColoredMNIST,
+    seed: int,
+    *,
+    feature_rows: int,
+    device: str = "cpu",
+    contexts: Tensor | None = None,
 ) -> list[dict[str, Any]]:
-    """Train and measure all restarts of one row on data that is there already; see
-    :func:`run_task`.
-    """
+    """Train and measure a row on environments that are there already; see :func:`run_task`."""
 
-    def inputs(images: Tensor) -> Tensor:
-        return images.sum(2) if row.grayscale else images.flatten(2)
+    def seen(*environments: Environment) -> tuple[Tensor, Tensor]:
+        """Return what the row sees of images, flat, and their labels."""
+        images, labels = _joined(*environments)
+        inputs = images.sum(1) if row.grayscale else images
+        return inputs.flatten(1).to(device), labels.to(device)
 
-    train = inputs(torch.cat([images for images, _ in data.train], dim=1))
-    labels = torch.cat([labels for _, labels in data.train], dim=1)
-    environments = _environments(row, data, train.shape[1])
-    networks = []
-    objectives = []
-    for seed in data.seeds:
-        # The network first: rows of one width then start from the same weights
-        torch.manual_seed(seed)
-        networks.append(MLP(train.shape[2], row.config.hidden))
-        settings = dict[str, Any](row.settings)
-        objective = make_objective(
-            row.objective, row.config.hidden, num_classes=2, num_contexts=None, **settings
-        )
-        objectives.append(objective.to(data.device))
-    stacked = StackedMLPs(networks, data.device)
+    inputs, labels = seen(*data.train)
+    held_out = seen(*data.held_out)
+    parts = {"train": (inputs, labels), "test": seen(data.test)}
+    by_flip = dict(zip(TRAIN_COLOR_FLIPS, map(seen, data.held_out), strict=True))
+    environments = torch.arange(2).repeat_interleave(len(labels) // 2)
+    judged = torch.empty(0)
+    if row.chooses:
+        if contexts is None:
+            raise ValueError(f"the row {row.title!r} needs inferred contexts, and there are none.")
+        found, judged = contexts.tensor_split([len(labels)])
+        environments = found if row.contexts == "inferred" else environments
+    # The network first: rows of one width then start from the same weights
+    torch.manual_seed(seed)
+    network = MLP(inputs.shape[1], row.config.hidden).to(device)
+    settings = dict[str, Any](row.settings)
+    objective = make_objective(
+        row.objective, row.config.hidden, num_classes=2, num_contexts=None, **settings
+    ).to(device)
     lines: list[dict[str, Any]] = []
 
     def look(step: int) -> None:
-        columns: dict[str, Sequence[float]] = {
-            "restart_seed": data.seeds,
-            "train_accuracy": _percent(measure(stacked, train, labels)[0]),
-            "test_accuracy": _percent(measure(stacked, inputs(data.test[0]), data.test[1])[0]),
-        }
-        for flip, (images, targets) in zip(TRAIN_COLOR_FLIPS, data.held_out, strict=True):
-            accuracy, risk = measure(stacked, inputs(images), targets)
-            columns[f"held_out_accuracy_{flip}"] = _percent(accuracy)
-            columns[f"held_out_risk_{flip}"] = risk
-        if row.chooses:
-            columns[WORST_GROUP] = _percent(_worst_groups(stacked, data, inputs))
-        for restart, values in enumerate(zip(*columns.values(), strict=True)):
-            lines.append(
-                {"restart": restart, "step": step, **dict(zip(columns, values, strict=True))}
+        line: dict[str, float] = {"step": step}
+        line |= {f"{name}_accuracy": measure(network, *part)[0] for name, part in parts.items()}
+        for flip, part in by_flip.items():
+            line[f"held_out_accuracy_{flip}"], line[f"held_out_risk_{flip}"] = measure(
+                network, *part
             )
+        if row.chooses:
+            answers = (network(held_out[0]).logits > 0).long().cpu()
+            line[WORST_GROUP] = 100 * worst_group_accuracy(
+                answers, held_out[1].long().cpu(), judged
+            )
+        lines.append(line)
 
     def after_step(step: int) -> None:
         report(step, row.config.steps - 1)
         if row.chooses and step % CHECK_EVERY == 0 and step < row.config.steps - 1:
             look(step)
 
-    report(0, row.config.steps - 1, f"{row.title}, steps")
-    train_restarts(
-        stacked,
-        objectives,
-        train,
+    report(0, row.config.steps - 1, f"{row.title}, seed {seed}, steps")
+    train(
+        network,
+        objective,
+        inputs,
         labels,
-        environments,
+        environments.to(device),
         row.config,
-        feature_rows=config.feature_rows,
-        row_seed=config.seed,
+        feature_rows=feature_rows,
+        row_seed=seed,
         after_step=after_step,
     )
     look(row.config.steps - 1)
     return lines
 
 
-def _environments(row: ColoredMNISTRow, data: StackedColoredMNIST, rows: int) -> Tensor:
-    """Return what the objective knows of each training row: its environment, or its inferred
-    context.
-    """
-    if row.chooses and not data.has_contexts:
-        raise ValueError(f"the row {row.key!r} needs inferred contexts, and there are none.")
-    if row.contexts == "inferred":
-        return data.train_contexts
-    return (
-        torch.arange(2, device=data.device)
-        .repeat_interleave(rows // 2)
-        .expand(len(data.seeds), rows)
-    )
+def _joined(*environments: Environment) -> tuple[Tensor, Tensor]:
+    """Return the images and labels of environments as one."""
+    images = [environment.images for environment in environments]
+    return torch.cat(images), torch.cat([environment.labels for environment in environments])
 
 
-@torch.no_grad()
-def _worst_groups(stacked: StackedMLPs, data: StackedColoredMNIST, inputs: Any) -> list[float]:
-    """Return the accuracy of each restart in its worst group of held-out rows: one class in one
-    inferred context.
-    """
-    images, labels = (torch.cat(parts, dim=1) for parts in zip(*data.held_out, strict=True))
-    answers = (stacked(inputs(images)).logits > 0).long()
-    return [
-        worst_group_accuracy(*one)
-        for one in zip(answers, labels.long(), data.held_out_contexts, strict=True)
-    ]
-
-
-def _percent(shares: Sequence[float]) -> list[float]:
-    return [100 * share for share in shares]
-
-
-def _scaled(row: ColoredMNISTRow, config: ColoredMNISTConfig) -> ColoredMNISTRow:
+def _scaled(row: ColoredMNISTRow, max_hidden: int | None, width: int) -> ColoredMNISTRow:
+    """Return a row in networks of a bounded size, with a g of that width."""
     settings = dict(row.settings)
     if PENALTY in settings:
-        settings[PENALTY] = {**settings[PENALTY], "hidden": config.decomposition_width}
-    hidden = min(row.config.hidden, config.max_hidden or row.config.hidden)
+        settings[PENALTY] = {**settings[PENALTY], "hidden": width}
+    hidden = min(row.config.hidden, max_hidden or row.config.hidden)
     return replace(row, config=replace(row.config, hidden=hidden), settings=settings)

@@ -4,7 +4,7 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -12,37 +12,36 @@ from pfdl.runs import Run
 from pfdl_lab.colored_mnist.environments import TRAIN_COLOR_FLIPS
 from pfdl_lab.colored_mnist.rows import (
     CHOOSING,
-    ERM,
-    IRM,
     IRM_PFDL,
     MAIN_ROWS,
     PAIRS,
+    PAPER,
+    PUBLISHED,
     ROWS,
-    ColoredMNISTRow,
+    candidates,
 )
-from pfdl_lab.colored_mnist.run import FULL, PICTURE, WORST_GROUP
-from pfdl_lab.pairing import PairedDifference, paired
+from pfdl_lab.colored_mnist.run import FULL, WORST_GROUP
+from pfdl_lab.pairing import holm, paired
 from pfdl_lab.report.blocks import (
     Block,
     Cell,
-    Gallery,
-    Heading,
     Missing,
     Number,
-    Plot,
     Section,
     Table,
     TableLine,
     Text,
-    Thumbnail,
 )
-from pfdl_lab.report.lines import Series, plot_lines
 from pfdl_lab.report.reading import Columns
-from pfdl_lab.statistics import difference_cell, judge, judged_cell, judged_note, mean_cell
+from pfdl_lab.statistics import difference_cell, mean_cell
 
 KIND = "colored-mnist"
 TITLE = "Colored digits (Colored-MNIST)"
 SPLITS = ("train", "test")
+MARGIN = 1.0
+"""Points within which two rows are called equal."""
+
+LEVEL = 0.05
 RISKS = tuple(f"held_out_risk_{flip}" for flip in TRAIN_COLOR_FLIPS)
 COLUMNS = Columns(("row",), ("restart", *(f"{split}_accuracy" for split in SPLITS), *RISKS))
 
@@ -55,24 +54,18 @@ def build(run: Run, results: pd.DataFrame) -> Section:
     results = results.drop_duplicates(["row", "restart", "step"], ignore_index=True)
     last = results.groupby(["row", "restart"])["step"].transform("max")
     ends = results.loc[last.eq(results["step"]) | results["step"].isna()]
-    present = set(results["row"])
-    planned = [key for key in run.settings.get("rows") or ROWS if key in ROWS]
-    blocks: list[Block] = [Text(words, "warning") for words in _cautions(run, planned, present)]
-    if (picture := run.folder / PICTURE).is_file():
-        alt = (
-            "Digits of the two training environments and, in the last row, of the test environment"
-        )
-        title = "Colour follows the label in training and opposes it in the test"
-        blocks.append(Gallery(title, [Thumbnail(picture.read_bytes(), alt)]))
-    blocks += _plane(ends)
-    blocks.append(_main_table(ends, {*planned, *present}))
-    blocks += [*_differences(ends), *_chosen(results, ends), *_risks(ends), *_extras(ends)]
-    return Section(TITLE, blocks, _finding(results, ends))
+    blocks: list[Block] = [Text(words, "warning") for words in _cautions(run)]
+    tables = (
+        _main_table(ends),
+        _differences(ends),
+        _chosen(results, ends),
+        _risks(ends),
+        _extras(ends),
+    )
+    return Section(TITLE, [*blocks, *(table for table in tables if table.rows)])
 
 
-def choose_by_worst_group(
-    results: pd.DataFrame, candidates: Sequence[ColoredMNISTRow]
-) -> pd.DataFrame:
+def choose_by_worst_group(results: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
     """Return for each restart the line, of all candidates and steps, with the best worst inferred
     group held out.
 
@@ -80,27 +73,20 @@ def choose_by_worst_group(
         results: Lines with ``row``, ``restart``, ``step`` and the accuracy of the worst group on
             held-out images of the training environments; a group is one class in one inferred
             context.
-        candidates: Rows to choose from.
+        keys: Rows to choose from.
 
     Returns:
         One line per restart; in a tie, the candidate that comes first, at its earliest step.
     """
-    order = {row.key: number for number, row in enumerate(candidates)}
-    chosen = results[results["row"].isin(order)].dropna(subset=WORST_GROUP)
-    chosen = chosen.assign(order=chosen["row"].map(order)).sort_values(
-        ["order", "step"], kind="stable"
-    )
-    return chosen.loc[chosen.groupby("restart")[WORST_GROUP].idxmax()].drop(columns="order")
+    by_row = dict(iter(results.dropna(subset=WORST_GROUP).sort_values("step").groupby("row")))
+    lines = pd.concat([by_row.get(key, results.iloc[:0]) for key in keys], ignore_index=True)
+    return lines.loc[lines.groupby("restart")[WORST_GROUP].idxmax()]
 
 
-def _cautions(run: Run, planned: Sequence[str], present: set[str]) -> list[str]:
+def _cautions(run: Run) -> list[str]:
     """Say what about a run is not the published protocol."""
-    settings, found = run.settings, []
-    if undone := [key for key in planned if key not in present]:
-        found.append(
-            f"Unfinished: {len(planned) - len(undone)} of {len(planned)} rows of the table are"
-            " done."
-        )
+    settings = run.settings
+    found = []
     if "not MNIST" in str(settings.get("digits")):
         found.append(
             "These digits are not MNIST: published figures stand beside them for orientation only."
@@ -114,34 +100,14 @@ def _cautions(run: Run, planned: Sequence[str], present: set[str]) -> list[str]:
     return found
 
 
-def _finding(results: pd.DataFrame, ends: pd.DataFrame) -> str:
-    """Say in one sentence what ERM does, and what the row without environment labels does
-    instead.
-    """
-    train, test = (_accuracies(ends, ERM, split) for split in SPLITS)
-    if not len(test):
-        return ""
-    sentence = (
-        f"ERM is right for {train.mean():.0f} % in training and {test.mean():.0f} % where the"
-        " colours are reversed"
-    )
-    chosen = choose_by_worst_group(results, CHOOSING["GroupDRO"])
-    if not len(chosen):
-        return f"{sentence}."
-    return (
-        f"{sentence}; GroupDRO with inferred contexts for {chosen['test_accuracy'].mean():.0f} %"
-        " there."
-    )
-
-
-def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
+def _main_table(ends: pd.DataFrame) -> Table:
     absent = (Missing("not published"),) * 2
     lines = []
-    for row in (row for row in MAIN_ROWS if row.key in shown):
-        ours: list[Cell] = [mean_cell(_accuracies(ends, row, split), 2) for split in SPLITS]
-        lines.append(
-            TableLine(row.title, (*ours, *(row.published or absent), *(row.paper or absent)))
-        )
+    for key, row in MAIN_ROWS.items():
+        if key in set(ends["row"]):
+            ours = [mean_cell(_accuracies(ends, key, split), 2) for split in SPLITS]
+            others = (*PUBLISHED.get(key, absent), *PAPER.get(key, absent))
+            lines.append(TableLine(row.title, (*ours, *others)))
     columns = [
         *SPLITS,
         "published train",
@@ -152,28 +118,42 @@ def _main_table(ends: pd.DataFrame, shown: set[str]) -> Table:
     return Table("Accuracy in percent at the last step", "method", columns, lines)
 
 
-def _differences(ends: pd.DataFrame) -> list[Block]:
-    """Show each row with PFDL beside the same without; on fresh restarts these are the declared
-    tests of the page.
+def _differences(ends: pd.DataFrame) -> Table:
+    """Show each row with PFDL beside the same without, and test what it does in the test
+    environment.
     """
-    pairs = [(row, base) for row, base in PAIRS if {row.key, base.key} <= set(ends["row"])]
-    train = [_difference(ends, row, base, "train") for row, base in pairs]
-    test = [_difference(ends, row, base, "test") for row, base in pairs]
+    found = {}
+    for key, base in PAIRS:
+        train, test = (
+            paired(_accuracies(ends, key, split), _accuracies(ends, base, split))
+            for split in SPLITS
+        )
+        if test is not None:
+            found[f"{ROWS[key].title} − {ROWS[base].title}"] = (train, test)
+    adjusted = holm([test.p_value for _, test in found.values()])
     lines = []
-    for (row, base), seen, judged in zip(pairs, train, judge(test), strict=True):
-        cells = (difference_cell(seen, 2), judged_cell(judged))
-        lines.append(TableLine(f"{row.title} − {base.title}", cells))
+    for (name, (train, test)), p in zip(found.items(), adjusted, strict=True):
+        words = f"{test.positive} of {test.pairs}, p = {test.p_value:.2g}, Holm {p:.2g}"
+        is_equal = test.equivalence_p_value(MARGIN) <= LEVEL
+        remark = f"{words}, equal" if is_equal else words
+        judged = difference_cell(test, 2, strong=p <= LEVEL, remark=remark)
+        lines.append(TableLine(name, (difference_cell(train, 2), judged)))
     caption = "Differences over paired restarts, in points of accuracy"
-    note = judged_note(f"{len(lines)} of this table")
-    return [Table(caption, "difference", SPLITS, lines, note=note)] if lines else []
+    note = (
+        "In the test: the number of restarts with a positive difference, p of the paired t-test"
+        " and, by Holm's method, over all of this table; bold: significant at 5 % by the latter."
+        f" Equal: two one-sided t-tests place the difference within ± {MARGIN:g} point at 5 %."
+    )
+    return Table(caption, "difference", SPLITS, lines, note=note)
 
 
-def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
+def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> Table:
     """Show the rows whose l2 weight and step to stop at are chosen by the worst group held out."""
     lines = []
-    for title, candidates in CHOOSING.items():
-        chosen = choose_by_worst_group(results, candidates)
-        if not {row.key for row in candidates} <= set(results["row"]) or not len(chosen):
+    for method, title in CHOOSING.items():
+        rows = candidates(method)
+        chosen = choose_by_worst_group(results, rows)
+        if not set(rows) <= set(results["row"]) or not len(chosen):
             continue
         l2 = chosen["row"].map(lambda key: f"{ROWS[key].config.l2:.2g}").value_counts()
         columns = ("train_accuracy", "test_accuracy", WORST_GROUP)
@@ -182,10 +162,8 @@ def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
         cells.append(
             ", ".join(f"{value} ({times} of {len(chosen)})" for value, times in l2.items())
         )
-        cells.append(mean_cell(_accuracies(ends, candidates[0], "test"), 2))
+        cells.append(mean_cell(_accuracies(ends, next(iter(rows)), "test"), 2))
         lines.append(TableLine(title, tuple(cells)))
-    if not lines:
-        return []
     headers = [
         *SPLITS,
         "held-out worst inferred group",
@@ -197,48 +175,24 @@ def _chosen(results: pd.DataFrame, ends: pd.DataFrame) -> list[Block]:
         "Accuracy in percent where held-out images of the training environments choose l2 and the"
         " step to stop at"
     )
-    return [Heading("With l2 and stopping chosen"), Table(caption, "method", headers, lines)]
+    return Table(caption, "method", headers, lines)
 
 
-def _plane(ends: pd.DataFrame) -> list[Plot]:
-    points = []
-    for number, row in enumerate(MAIN_ROWS):
-        train, test = (_accuracies(ends, row, split) for split in SPLITS)
-        if len(train):
-            points.append(
-                Series(row.title, train.tolist(), test.tolist(), style="markers", colour=number)
-            )
-    title = "Training against test accuracy"
-    return plot_lines(
-        title,
-        "A point is a restart.",
-        "training accuracy, %",
-        "test accuracy, %",
-        points,
-        is_cloud=True,
-    )
-
-
-def _risks(ends: pd.DataFrame) -> list[Block]:
+def _risks(ends: pd.DataFrame) -> Table:
     """Show the risk on held-out rows, by which PFDL's weight can be chosen without a look at the
     test.
     """
     lines = []
-    for row in (IRM, *IRM_PFDL):
-        own = ends[ends["row"] == row.key]
+    for key in ("irm", *IRM_PFDL):
+        own = ends[ends["row"] == key]
         if len(own):
-            lines.append(
-                TableLine(row.title, tuple(Number(own[risk].mean(), digits=4) for risk in RISKS))
-            )
+            cells = tuple(Number(own[risk].mean(), digits=4) for risk in RISKS)
+            lines.append(TableLine(ROWS[key].title, cells))
     columns = [f"flips {flip:g}" for flip in TRAIN_COLOR_FLIPS]
-    return (
-        [Table("Risk on held-out rows, by PFDL's weight", "method", columns, lines)]
-        if len(lines) > 1
-        else []
-    )
+    return Table("Risk on held-out rows, by PFDL's weight", "method", columns, lines)
 
 
-def _extras(ends: pd.DataFrame) -> list[Block]:
+def _extras(ends: pd.DataFrame) -> Table:
     """Show rows that were measured once and that the command no longer trains, by their keys."""
     lines = []
     for key, own in ends.groupby("row", sort=False):
@@ -246,15 +200,9 @@ def _extras(ends: pd.DataFrame) -> list[Block]:
             cells = tuple(mean_cell(own[f"{split}_accuracy"], 2) for split in SPLITS)
             lines.append(TableLine(str(key), cells))
     caption = "Also measured: rows of results.csv that the command no longer trains"
-    return [Table(caption, "row", SPLITS, lines)] if lines else []
+    return Table(caption, "row", SPLITS, lines)
 
 
-def _difference(
-    ends: pd.DataFrame, row: ColoredMNISTRow, base: ColoredMNISTRow, split: str
-) -> PairedDifference | None:
-    return paired(_accuracies(ends, row, split), _accuracies(ends, base, split))
-
-
-def _accuracies(ends: pd.DataFrame, row: ColoredMNISTRow, split: str) -> pd.Series[float]:
-    chosen = ends[ends["row"] == row.key].set_index("restart")
+def _accuracies(ends: pd.DataFrame, key: str, split: str) -> pd.Series[float]:
+    chosen = ends[ends["row"] == key].set_index("restart")
     return chosen[f"{split}_accuracy"].sort_index()
