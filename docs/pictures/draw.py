@@ -17,7 +17,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from pfdl.data import make_mmads
 from pfdl.tabular import LeakScreen
 from pfdl.tabular.leaks import MOST_RATIO
-from pfdl_lab.leaks.summary import KINDS, read_records, recall_by_strength
+from pfdl_lab.leaks.section import KINDS, read_records, recall_by_strength
 from pfdl_lab.records import open_records
 from pfdl_lab.register import difference_of
 
@@ -325,7 +325,7 @@ def leaks_found() -> plt.Figure:
     records = read_records(EVIDENCE / "leaks")
     figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.4), layout="constrained", sharey=True)
     for axis, (kind, words) in zip(axes, KINDS.items(), strict=True):
-        shares = recall_by_strength(records["untouched"], records["injected"], kind)
+        shares = recall_by_strength(records, kind)
         for name, colour in zip(shares, (BLUE, RED, GREY), strict=True):
             axis.plot(shares.index, 100 * shares[name], "o-", color=colour, label=name)
         axis.set(xlabel="correlation r of leak and label", title=f"labels that are {words}")

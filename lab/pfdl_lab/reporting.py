@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -16,13 +16,14 @@ from pfdl.runs import Run, read_run, version_of
 from pfdl_lab import readout, register, spuco_mnist
 from pfdl_lab.colored_mnist import section as colored_mnist
 from pfdl_lab.images import section as images
+from pfdl_lab.leaks import section as leaks
 from pfdl_lab.mmads import section as mmads
 from pfdl_lab.report import markdown, trainings
-from pfdl_lab.report.blocks import Block, Heading, Listing, Section, Table, TableLine, Text, render
-from pfdl_lab.report.reading import RESULTS, Columns, find_runs, read_results
+from pfdl_lab.report.blocks import Block, Listing, Section, Table, Text, render, table_of
+from pfdl_lab.report.reading import RESULTS, Columns, find_runs, read_results, task_files
 
 SECTIONS: Mapping[str, Any] = {
-    one.KIND: one for one in (mmads, colored_mnist, images, readout, spuco_mnist)
+    one.KIND: one for one in (mmads, colored_mnist, images, readout, spuco_mnist, leaks)
 }
 """From the kind of a run to the module that makes its section from its table; the columns that the
 table must have are the module's, too.
@@ -32,24 +33,9 @@ Tables = Mapping[Path, pd.DataFrame]
 """By their run folder, the tables of runs that this process has just made."""
 
 TABLE = "table.md"
-MAX_ROWS, MAX_COLUMNS = 200, 16
+MAX_ROWS = 200
+MAX_COLUMNS = 16
 """So much is shown of results that nobody made a section for."""
-
-_FIRST = ("command", "started", "pfdl", "git_revision", "python", "torch")
-_NAMES = {"git_revision": "git revision", "cpu_count": "cores", "gpu": "GPU", "cpu": "CPU"}
-
-
-class Written(NamedTuple):
-    """What a page says.
-
-    Attributes:
-        problems: A sentence for everything that could not be read; the page has them, too.
-        findings: Where they are asked for, the title of a section and the sentence that says what
-            was found.
-    """
-
-    problems: list[str]
-    findings: dict[str, str]
 
 
 def write_report(
@@ -57,10 +43,8 @@ def write_report(
     output: Path,
     *,
     title: str = "pfdl report",
-    preface: str = "",
     tables: Tables | None = None,
-    with_findings: bool = False,
-) -> Written:
+) -> list[str]:
     """Write one page about the runs in some folders.
 
     Args:
@@ -68,13 +52,10 @@ def write_report(
         output: The file to write; it is there whole or not at all. A name that ends in ``.md``
             gives Markdown.
         title: Name of the page.
-        preface: A paragraph before everything else.
         tables: Tables of runs, by their folders; others are read.
-        with_findings: Whether an HTML page says in a sentence what each experiment found. That is
-            for the demonstration; what other runs show, a person writes.
 
     Returns:
-        What could not be read, and what was found.
+        A sentence for everything that could not be read; the page has them, too.
 
     Raises:
         ValueError: If there are no runs at all.
@@ -83,10 +64,7 @@ def write_report(
     problems = list[str]()
     runs = _runs(paths, problems)
     sections = build_sections(runs, problems, tables)
-    findings = {section.title: section.finding for section in sections if section.finding}
-    if not with_findings:
-        sections = [replace(section, finding="") for section in sections]
-    introduction = [*([Text(preface)] if preface else []), *_introduction(runs, problems)]
+    introduction = _introduction(runs, problems)
     if output.suffix == ".md":
         page = markdown.render([Section(title, introduction), *sections], prefix=f"{output.stem}-")
         page.write(output)
@@ -95,7 +73,7 @@ def write_report(
         made = f"Made by pfdl {version_of('pfdl')} on {now:%d %B %Y, %H:%M} UTC."
         closing = f"{made} This file needs nothing from the network."
         write_atomically(output, render(title, introduction, sections, closing))
-    return Written(problems, findings if with_findings else {})
+    return problems
 
 
 def print_report(paths: Sequence[Path]) -> list[str]:
@@ -163,6 +141,8 @@ def _columns(kind: str) -> Columns:
 def _build(run: Run, results: pd.DataFrame, problems: list[str]) -> Section:
     """Build the section of a run from its table; where it holds declarations, with their tests."""
     build = SECTIONS[run.kind].build if run.kind in SECTIONS else _build_unknown
+    if not len(results):
+        build = _build_nothing
     try:
         section: Section = build(run, _columns(run.kind).check(results))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -174,16 +154,26 @@ def _build(run: Run, results: pd.DataFrame, problems: list[str]) -> Section:
         return Section(
             f"{run.folder} ({run.kind})", [Text("This run could not be shown.", "warning")]
         )
-    command = run.settings.get("command")
-    first = [Text(f"`{command}`")] if command else []
+    first: list[Block] = []
+    if command := run.settings.get("command"):
+        first.append(Text(f"`{command}`"))
+    if done := len(task_files(run)):
+        words = f"Unfinished: {done} more tasks are done since a table was written."
+        first.append(Text(f"{words} The same command resumes.", "warning"))
     return replace(section, blocks=[*first, *register.blocks(run.folder), *section.blocks])
+
+
+def _build_nothing(run: Run, _: pd.DataFrame) -> Section:
+    return Section(_title(run), [Text("No finished results yet.", "warning")])
+
+
+def _title(run: Run) -> str:
+    known = run.kind in SECTIONS
+    return SECTIONS[run.kind].TITLE if known else f"{run.folder.resolve().name} ({run.kind})"
 
 
 def _build_unknown(run: Run, results: pd.DataFrame) -> Section:
     """Show the results of a kind of run that has no section of its own as they stand."""
-    title = f"{run.folder.resolve().name} ({run.kind})"
-    if not len(results):
-        return Section(title, [Text("No finished results yet.", "warning")])
     chosen = run.folder / "chosen.json"  # by pfdl sweep
     blocks: list[Block] = []
     if chosen.is_file():
@@ -192,20 +182,15 @@ def _build_unknown(run: Run, results: pd.DataFrame) -> Section:
     for name, part in parts:
         table = part.drop(columns="table", errors="ignore").dropna(axis=1, how="all")
         blocks.append(_as_it_stands(table, f"{name}: " * bool(name)))
-    return Section(title, blocks)
+    return Section(_title(run), blocks)
 
 
 def _as_it_stands(results: pd.DataFrame, name: str) -> Table:
     shown = results.iloc[:MAX_ROWS, :MAX_COLUMNS]
-    first, *others = (
-        str(column).removeprefix("user_attrs_").removeprefix("params_") for column in shown.columns
-    )
-    rows = []
-    for line in shown.to_numpy(object):
-        words = [f"{one:.6g}" if isinstance(one, float) else str(one) for one in line]
-        rows.append(TableLine(words[0], tuple(words[1:])))
+    shown.columns = shown.columns.str.removeprefix("user_attrs_").str.removeprefix("params_")
     note = f"{name}{results.shape[0]} lines and {results.shape[1]} columns in all."
-    return Table(f"{name}results as they stand", first, others, rows, note=note)
+    indexed = shown.set_index(shown.columns[0])
+    return table_of(f"{name}results as they stand", indexed, digits=6, note=note)
 
 
 def _named(section: Section, run: Run, runs: Sequence[Run]) -> Section:
@@ -229,28 +214,10 @@ def _provenance(runs: Sequence[Run]) -> Section:
     them the seeds.
     """
     blocks: list[Block] = [
-        Text("What is needed to reproduce these results. Settings are as config.json has them.")
+        Text("What is needed to reproduce these results, as config.json has it.")
     ]
     for run in runs:
-        blocks += [
-            Heading(f"{run.folder} ({run.kind})"),
-            Listing("Command, versions, hardware", "\n".join(_facts(run))),
-            Listing("Settings", json.dumps(run.settings, indent=2, ensure_ascii=False)),
-        ]
+        for title, facts in (("Versions and hardware", run.made_with), ("Settings", run.settings)):
+            text = json.dumps(facts, indent=2, ensure_ascii=False)
+            blocks.append(Listing(f"{title} of {run.folder} ({run.kind})", text))
     return Section("How the runs were made", blocks)
-
-
-def _facts(run: Run) -> list[str]:
-    flat = {"command": run.settings.get("command")}
-    for name, value in run.made_with.items():
-        flat |= value if isinstance(value, Mapping) else {name: value}
-    order = sorted(flat, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    return [f"{_NAMES.get(name, name)}: {_words(flat[name])}" for name in order]
-
-
-def _words(value: Any) -> str:
-    if value is None:
-        return "not recorded"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return str(value)

@@ -8,11 +8,13 @@ import pytest
 from lab.tests.report.made_up import EVIDENCE, needs_evidence
 from scipy import stats
 
-from pfdl_lab.leaks import rivals, summary
-from pfdl_lab.leaks.factors import STRUCTURES, draw_tables
+from pfdl.runs import read_run
+from pfdl_lab.leaks import rivals, run as experiment, section
+from pfdl_lab.leaks.factors import STRUCTURES, draw_table, drawn_names
 from pfdl_lab.leaks.laws import EXACT, LAWS, STRENGTHS, label_scores, leak
-from pfdl_lab.leaks.run import judge_table
+from pfdl_lab.leaks.run import LeaksConfig, judge
 from pfdl_lab.leaks.tables import RealTable, half_of, prepare
+from pfdl_lab.report.reading import read_results
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +79,15 @@ def test_prepare_takes_the_target_its_kind_asks_for():
 
 @pytest.mark.parametrize("kind", ["number", "class"])
 def test_drawn_tables_are_the_same_again_and_differ_between_halves(kind):
-    design, report = draw_tables(kind, "design", 4), draw_tables(kind, "report", 4)
-    assert [name.item.rsplit(" ", 1)[0] for name in design] == list(STRUCTURES)
-    again = draw_tables(kind, "design", 4)
-    assert all(one.X.equals(other.X) for one, other in zip(design, again, strict=True))
-    assert not design[0].X.equals(report[0].X)
+    names = drawn_names(5)
+    assert [name.removeprefix("drawn/") for name in names] == [
+        f"{structure} {number}" for number, structure in enumerate([*STRUCTURES, "one factor"])
+    ]
+    for name in names[:4]:
+        table, again = (draw_table(kind, "design", name) for _ in range(2))
+        assert (table.name, table.kind) == (name, kind)
+        assert table.X.equals(again.X)
+        assert not table.X.equals(draw_table(kind, "report", name).X)
 
 
 @pytest.mark.parametrize("number", [True, False])
@@ -94,51 +100,66 @@ def test_every_rival_gives_a_copy_of_the_label_the_highest_score(number, table):
 
 
 def test_a_table_is_judged_and_the_records_are_summed_up(table):
-    found = judge_table(table, slow=False)
-    untouched, injected, costs = (
-        pd.DataFrame(found[name]) for name in ("untouched", "injected", "costs")
-    )
+    lines = pd.DataFrame(judge(table, slow=False)).assign(item=table.name, kind="number")
+    records = section.split(lines)
+    untouched, injected, costs = records
     assert untouched["dropped"].tolist() == [""]
     assert set(injected["law"]) == set(LAWS)
     strong = injected["r"] >= 0.6
     assert injected.loc[(injected["law"] == "consequence") & strong, "dropped"].all()
     assert injected.loc[injected["law"].isin(EXACT), "dropped"].all()
     assert (costs["oracle"] <= costs["all columns"] + 0.02).all()
-    recall = summary.recall_by_law(injected)
-    assert recall.loc[("number", "consequence"), "found"] == pytest.approx(100.0)
-    tests = summary.declared_tests(untouched, injected, costs)
+    recall = section.recall_by_law(records)
+    assert recall.loc["numbers, consequence", "found"] == pytest.approx(100.0)
+    tests = section.declared_tests(records)
     assert tests["comparison"].tolist() == ["alarms of numbers - 5 %"]
     assert tests["mean"].tolist() == [0.0]
     assert tests["high"].tolist() == [pytest.approx(97.5)]
 
 
-def made_up_records(found: list[bool], scores: list[float]) -> dict[str, pd.DataFrame]:
+def test_a_stored_run_says_what_the_run_said(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "read_tables", lambda kind, half: iter([table]))
+    monkeypatch.setattr(experiment, "open_table", lambda kind, name: table)
+    results = experiment.run(LeaksConfig(drawn=1, slow=False), tmp_path)
+    stored = read_results(read_run(tmp_path), section.COLUMNS, [])
+    shown, read = (section.build(None, one).blocks for one in (results, stored))
+    assert [block.caption for block in shown] == [block.caption for block in read]
+    assert [row.header for row in shown[0].rows] == [
+        "classes, drawn",
+        "classes, real",
+        "numbers, drawn",
+        "numbers, real",
+    ]
+    assert [row.cells[:2] for row in shown[1].rows] == [row.cells[:2] for row in read[1].rows]
+
+
+def made_up_records(found: list[bool], scores: list[float]) -> section.Records:
     """Four tables with one leak each, and four untouched ones of which one is touched."""
     names = [f"table {j}" for j in range(4)]
-    untouched = pd.DataFrame({"table": names, "kind": "number", "dropped": ["x", "", "", ""]})
+    untouched = pd.DataFrame({"item": names, "kind": "number", "dropped": ["x", "", "", ""]})
     untouched["|correlation|"] = [0.1, 0.9, 0.5, 0.2]
-    injected = pd.DataFrame({"table": names, "kind": "number", "law": "consequence", "r": 0.75})
+    injected = pd.DataFrame({"item": names, "kind": "number", "law": "consequence", "r": 0.75})
     injected["dropped"], injected["|correlation|"] = found, scores
-    costs = pd.DataFrame({"table": names, "kind": "number", "oracle": 1.0})
-    return {"untouched": untouched, "injected": injected, "costs": costs}
+    costs = pd.DataFrame({"item": names, "kind": "number", "oracle": 1.0})
+    return section.Records(untouched, injected, costs)
 
 
 def test_a_rival_alarms_as_often_as_the_screen_and_no_more():
     records = made_up_records([True, True, True, False], [0.45, 0.55, 0.95, 0.6])
-    difference = summary.rival_recall(records["untouched"], records["injected"], "number")
+    difference = section.rival_recall(records, "number")
     # One untouched table may have a higher score: the threshold is 0.5
     assert difference["|correlation|"].tolist() == [1.0, 0.0, 0.0, -1.0]
-    shares = summary.recall_by_strength(records["untouched"], records["injected"], "number")
+    shares = section.recall_by_strength(records, "number")
     assert shares.loc[0.75].tolist() == [0.75, 0.75]
 
 
 def test_declared_tests_are_those_of_scipy():
     found = [True, True, True, False]
     records = made_up_records(found, [0.0] * 4)
-    costs = records["costs"].assign(screened=[1.0, 1.1, 1.0, 1.2])
+    costs = records.costs.assign(screened=[1.0, 1.1, 1.0, 1.2])
     costs["all columns"] = [1.3, 1.2, 1.5, 1.1]
     costs["without the largest |correlation|"] = 1.0
-    tests = summary.declared_tests(records["untouched"], records["injected"], costs)
+    tests = section.declared_tests(records._replace(costs=costs))
     tests = tests.set_index("comparison")
     recall = tests.loc["recall of numbers - 50 %"]
     expected = stats.ttest_1samp(np.array(found, float), 0.5, alternative="greater")
@@ -153,8 +174,7 @@ def test_declared_tests_are_those_of_scipy():
 
 def test_the_register_has_what_the_records_say():
     needs_evidence()
-    records = summary.read_records(EVIDENCE / "leaks")
-    computed = summary.declared_tests(**records)
+    computed = section.declared_tests(section.read_records(EVIDENCE / "leaks"))
     kept = pd.read_csv(EVIDENCE / "leaks" / "tests.csv")
     assert kept["comparison"].tolist() == computed["comparison"].tolist()
     for name in ("mean", "standard_error", "low", "high", "p", "seeds_run"):

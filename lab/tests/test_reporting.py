@@ -28,7 +28,9 @@ def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named(
     tmp_path,
 ):
     make_training(tmp_path / "good")
-    write_config(tmp_path / "strange", "mmads", {"cells": 7, "settings": "x", "seeds": []})
+    write_config(tmp_path / "strange", "images", {}, {"hardware": {"gpu": 7}})
+    line = "data,backbone,row,seed,epoch,test,value\npets,small,erm,0,last,1:5,50.0\n"
+    (tmp_path / "strange" / "results.csv").write_text(line)
     write_config(tmp_path / "stranger", "training", {"training": "x", "model": []})
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "config.json").write_text("{")
@@ -37,7 +39,7 @@ def test_a_folder_that_cannot_be_read_costs_one_section_and_is_named(
     for words in (f"{tmp_path}/torn was left out", f"{tmp_path}/no is not a folder"):
         assert words in result.stderr
         assert words in page
-    assert "strange does not hold what a run of the kind 'mmads' should" in result.stderr
+    assert "strange does not hold what a run of the kind 'images' should" in result.stderr
     assert "This run could not be shown" in page
 
 

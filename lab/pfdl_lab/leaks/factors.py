@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from pfdl_lab.leaks.tables import Half, Kind, RealTable
 FloatArray = NDArray[np.float64]
 Drawn = tuple[FloatArray, FloatArray]
 
+DRAWN = "drawn"
 #: The first seed of each half.
 FIRST_SEED: dict[Half, int] = {"design": 0, "report": 5000}
 _ROWS = (300, 600, 1500, 4000)
@@ -76,16 +78,20 @@ STRUCTURES: dict[str, Callable[[int, np.random.Generator], Drawn]] = {
 }
 
 
-def draw_tables(kind: Kind, half: Half, number: int) -> list[RealTable]:
-    """Draw as many tables, the structures in turn; a class is above or below the median."""
-    tables = []
-    for place in range(number):
-        structure = list(STRUCTURES)[place % len(STRUCTURES)]
-        rng = np.random.default_rng(FIRST_SEED[half] + place)
-        X, y = STRUCTURES[structure](int(rng.choice(_ROWS)), rng)
-        label = pd.Series(y)
-        if kind == "class":
-            label = (label > label.median()).map({True: "high", False: "low"})
-        frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-        tables.append(RealTable("drawn", f"{structure} {place}", kind, half, frame, label))
-    return tables
+def drawn_names(number: int) -> list[str]:
+    """Return the names of so many tables, the structures in turn."""
+    structures = zip(range(number), cycle(STRUCTURES))
+    return [f"{DRAWN}/{structure} {place}" for place, structure in structures]
+
+
+def draw_table(kind: Kind, half: Half, name: str) -> RealTable:
+    """Draw the table of a name; a class is above or below the median."""
+    _, _, item = name.partition("/")
+    structure, _, number = item.rpartition(" ")
+    rng = np.random.default_rng(FIRST_SEED[half] + int(number))
+    X, y = STRUCTURES[structure](int(rng.choice(_ROWS)), rng)
+    label = pd.Series(y)
+    if kind == "class":
+        label = (label > label.median()).map({True: "high", False: "low"})
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    return RealTable(DRAWN, item, kind, half, frame, label)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
 from sklearn.inspection import permutation_importance
@@ -26,30 +25,25 @@ Score = Callable[[pd.DataFrame, pd.Series], FloatArray]
 MOST_ROWS = 2000
 
 
-def _codes(y: pd.Series) -> FloatArray:
+def _largest(X: pd.DataFrame, labels: pd.DataFrame) -> FloatArray:
+    """Return the largest |correlation| of each column with one of the labels."""
+    by_label = [X.corrwith(labels[name]).abs() for name in labels]
+    return np.asarray(np.max(by_label, axis=0))
+
+
+def _labels(y: pd.Series) -> pd.DataFrame:
     """Return a number as it is, and classes as indicators, one column each."""
-    if y.dtype.kind == "f":
-        return y.to_numpy()[:, None]
-    return pd.get_dummies(y, dtype=float).to_numpy()
-
-
-def _correlations(X: FloatArray, labels: FloatArray) -> FloatArray:
-    Z = X - X.mean(axis=0)
-    T = labels - labels.mean(axis=0)
-    across = Z.T @ T
-    spread = np.sqrt(np.outer((Z**2).sum(axis=0), (T**2).sum(axis=0)))
-    return np.asarray(np.abs(across / np.maximum(spread, 1e-300)).max(axis=1))
+    return y.to_frame() if y.dtype.kind == "f" else pd.get_dummies(y, dtype=float)
 
 
 def correlation(X: pd.DataFrame, y: pd.Series) -> FloatArray:
     """Return |r| with the label; with several classes, the largest over their indicators."""
-    return _correlations(X.to_numpy(), _codes(y))
+    return _largest(X, _labels(y))
 
 
 def rank_correlation(X: pd.DataFrame, y: pd.Series) -> FloatArray:
     """Return the same of ranks."""
-    labels = np.column_stack([rankdata(column) for column in _codes(y).T])
-    return _correlations(X.rank().to_numpy(), labels)
+    return _largest(X.rank(), _labels(y).rank())
 
 
 def mutual_information(X: pd.DataFrame, y: pd.Series) -> FloatArray:
@@ -91,7 +85,8 @@ def permutation(X: pd.DataFrame, y: pd.Series) -> FloatArray:
     """Return the share of boosting's accuracy that is lost when a column is shuffled."""
     half = len(X) // 2
     order = np.random.default_rng(0).permutation(len(X))
-    train, test = order[:half], order[half:]
+    train = order[:half]
+    test = order[half:]
     boosting = (
         HistGradientBoostingRegressor if y.dtype.kind == "f" else HistGradientBoostingClassifier
     )

