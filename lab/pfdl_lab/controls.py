@@ -118,7 +118,8 @@ class PublishedDWR(DWR):
         return decorrelating_weights(columns, steps=self.steps, tol=self.tol).weights
 
 
-LEVEL_MATCHED, MEAN = "matched-level", "mean-decorrelation"
+LEVEL_MATCHED = "matched-level"
+MEAN = "mean-decorrelation"
 register_objective("dwr-published", PublishedDWR)
 register_objective("level", Level)
 register_objective(LEVEL_MATCHED, MatchedLevel)

@@ -32,7 +32,8 @@ MNIST_FILES = {
 }
 """The four files, and the md5 of what each of them holds once it is unpacked."""
 
-_IMAGES_HEADER, _LABELS_HEADER = 16, 8
+_IMAGES_HEADER = 16
+_LABELS_HEADER = 8
 """Bytes before the pixels and before the labels."""
 
 MAX_BYTES = 1 << 28

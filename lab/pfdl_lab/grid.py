@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +66,14 @@ def run_grid(
     Raises:
         WorkerLostError: If a worker was killed; what was finished is kept.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     missing = unfinished(tasks, folder)
     if missing:
-        with _progress(execution.console, len(tasks), len(tasks) - len(missing)) as (
-            watched,
-            advance,
-        ):
+        folder.mkdir(parents=True, exist_ok=True)
+        done = len(tasks) - len(missing)
+        with _progress(execution.console, len(tasks), done) as (watched, advance):
             for task, rows in execution.run(watched(function), missing):
-                if (
-                    not folder.is_dir()
-                ):  # to write would bring back a part of the run that was deleted
+                # To write would bring back a part of the run that was deleted
+                if not folder.is_dir():
                     raise FileNotFoundError(
                         f"{folder} was removed while its tasks ran; start the command again."
                     )
@@ -168,25 +166,22 @@ def stored_rows(task: Task, folder: Path) -> Sequence[ResultRow] | None:
     return rows
 
 
-class _Lines:
-    """A line for each finished task, with the time that is left."""
+def _print_lines(console: Console, total: int, done: int) -> Callable[[], None]:
+    """Return what prints a line for each finished task, with the time that is left."""
+    began = time.monotonic()
+    numbers = count(1)
 
-    def __init__(self, console: Console, total: int, done: int) -> None:
-        self.console = console
-        self.total = total
-        self.done = done
-        self.done_before = done
-        self.began = time.monotonic()
-
-    def advance(self) -> None:
-        self.done += 1
-        each = (time.monotonic() - self.began) / (self.done - self.done_before)
-        left = each * (self.total - self.done)
-        about = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
-        ending = f", about {about} left" if self.done < self.total else ""
-        self.console.print(
-            f"{self.done} of {self.total} tasks done{ending}", highlight=False, soft_wrap=True
+    def advance() -> None:
+        now = next(numbers)
+        left = total - done - now
+        seconds = left * (time.monotonic() - began) / now
+        about = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+        ending = f", about {about} left" if left else ""
+        console.print(
+            f"{done + now} of {total} tasks done{ending}", highlight=False, soft_wrap=True
         )
+
+    return advance
 
 
 @contextmanager
@@ -197,8 +192,8 @@ def _progress(
     after each.
     """
     if console is None or not console.is_terminal:
-        lines = _Lines(console or Console(quiet=True), total, done)
-        yield lambda function: function, lines.advance
+        advance = _print_lines(console or Console(quiet=True), total, done)
+        yield lambda function: function, advance
         return
     columns = (
         TextColumn("{task.description}"),

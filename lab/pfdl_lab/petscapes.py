@@ -22,8 +22,10 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter
 
 from pfdl.cli.common import exit_on_user_error
 
-SIZE, QUALITY = 96, 90
-PET, BACKGROUND = 1, 2
+SIZE = 96
+QUALITY = 90
+PET = 1
+BACKGROUND = 2
 """Labels of a trimap; the third is the border between them."""
 
 FADE = 4

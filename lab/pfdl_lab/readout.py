@@ -25,12 +25,13 @@ from pfdl_lab.grid import finish, run_grid
 from pfdl_lab.images.data import ImageData, fingerprint
 from pfdl_lab.images.networks import FEATURES, FROZEN, write_features
 from pfdl_lab.pairing import paired
-from pfdl_lab.report.blocks import Cell, Section, Table, TableLine, Text
+from pfdl_lab.report.blocks import Cell, Section, Table, TableLine
 from pfdl_lab.report.reading import Columns
 from pfdl_lab.statistics import difference_cell, mean_cell
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
-KIND, TITLE = "readout", "A readout of pretrained features"
+KIND = "readout"
+TITLE = "A readout of pretrained features"
 STRENGTH = 0.05
 TESTS = ("1:5", "5:1")
 ROWS = {
@@ -110,8 +111,6 @@ def run_task(seed: int, *, data: ImageData, folder: Path) -> list[dict[str, Any]
 
 def build(run: Run, results: pd.DataFrame) -> Section:
     """Build the section of one run."""
-    if not len(results):
-        return Section(TITLE, [Text("No finished results yet.", "warning")])
     by_seed = results.set_index("seed")
     lines = []
     for row, name in ROWS.items():

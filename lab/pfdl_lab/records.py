@@ -29,7 +29,8 @@ EPOCHS: Mapping[str, tuple[str, ...]] = {
 }
 """The epochs of a training over which an endpoint is the mean."""
 
-MEAN, LESS = "mean of the seven ratios", " less "
+MEAN = "mean of the seven ratios"
+LESS = " less "
 ELSE_CLASSES = "sampler-or-classes"
 """The sampler of inferred contexts where some are accepted, else that of classes."""
 
@@ -184,7 +185,8 @@ def open_records(folder: Path) -> Records:
         OSError: If they cannot be read.
         ValueError: If they are damaged.
     """
-    run, problems = read_run(folder), list[str]()
+    run = read_run(folder)
+    problems = list[str]()
     words = ("data", "backbone", "row", "epoch", "test") if run.kind == "images" else ()
     results = read_results(run, Columns(words=words), problems)
     if problems:

@@ -24,7 +24,9 @@ from pfdl_lab.records import IN_THE_PAPER, Records, open_records
 from pfdl_lab.report.blocks import Block, Cell, Heading, Number, Table, TableLine, Text
 from pfdl_lab.report.reading import read_table
 
-REGISTER, FAMILIES, TESTS = "declared.csv", "families.json", "tests.csv"
+REGISTER = "declared.csv"
+FAMILIES = "families.json"
+TESTS = "tests.csv"
 MEASURED = ("mean", "standard_error", "low", "high", "p")
 COLUMNS = (
     "study",
@@ -212,7 +214,9 @@ def blocks(folder: Path) -> list[Block]:
 
 def _table(family: str, tests: pd.DataFrame) -> Table:
     lines = []
-    for test in tests.fillna({"primary": "", "test": "", "data": ""}).to_dict("records"):
+    words = dict.fromkeys(("primary", "test", "data", "departure"), "")
+    tests = tests.fillna(words)
+    for test in tests.to_dict("records"):
         place = ", ".join(str(test[name]) for name in ("data", "endpoint", "test") if test[name])
         difference = Number(test["mean"], test["standard_error"], 2, signed=True)
         low = Number(test["low"], digits=2, signed=True)
@@ -222,7 +226,7 @@ def _table(family: str, tests: pd.DataFrame) -> Table:
         cells += [str(test["seeds_run"]), test["primary"]]
         lines.append(TableLine(f"{test['comparison']}: {place}", tuple(cells)))
     first = tests.iloc[0]
-    note = f"Declared {first['declared']}, commit {first['commit']}. {first['departure'] or ''}"
+    note = f"Declared {first['declared']}, commit {first['commit']}. {first['departure']}"
     columns = ["difference", "95 % interval", "p", "Holm", "seeds", "primary test of"]
     return Table(family, "comparison", columns, lines, note=note.strip())
 

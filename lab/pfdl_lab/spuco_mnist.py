@@ -50,14 +50,16 @@ from pfdl_lab.digits import find_digits
 from pfdl_lab.grid import finish, run_grid
 from pfdl_lab.images.networks import lenet
 from pfdl_lab.pairing import paired
-from pfdl_lab.report.blocks import Cell, Section, Table, TableLine, Text
+from pfdl_lab.report.blocks import Cell, Section, Table, TableLine
 from pfdl_lab.report.reading import Columns
 from pfdl_lab.statistics import difference_cell, mean_cell
 from pfdl_lab.training import Progress, Samples, train_row
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
-KIND, TITLE = "spuco-mnist", "SpuCoMNIST, beside JTT, SPARE and EIIL"
-EPOCHS, FIRST_EPOCHS = 10, 3
+KIND = "spuco-mnist"
+TITLE = "SpuCoMNIST, beside JTT, SPARE and EIIL"
+EPOCHS = 10
+FIRST_EPOCHS = 3
 POWERS = (0.0, 0.5, 1.0)
 COMPARED = ("chosen_average", "chosen_worst")
 MEASURES = (*COMPARED, "last_average", "last_worst")
@@ -78,9 +80,9 @@ class SpuCoConfig:
 
     Args:
         magnitudes: Difficulties of the benchmark.
-        seeds: Draws of each.
-        first_seed: The first seed; the others count up.
         rows: Rows of the table.
+        seeds: Draws of each difficulty.
+        first_seed: The first seed; the others count up.
         strength: The share of a class that has its usual colour.
         label_noise: The share of wrong labels.
         images: Training images; a quarter as many are held out.
@@ -90,9 +92,9 @@ class SpuCoConfig:
     """
 
     magnitudes: Sequence[str] = tuple(MAGNITUDES)
+    rows: Sequence[str] = ROWS
     seeds: int = 6
     first_seed: int = 101
-    rows: Sequence[str] = ROWS
     strength: float = 0.9
     label_noise: float = 0.05
     images: int = 5_000
@@ -103,26 +105,12 @@ class SpuCoConfig:
         for row in self.rows:
             check_choice("the row", row, ROWS)
 
-    def tasks(self, digits: str) -> list[dict[str, Any]]:
-        """Return one task for each difficulty, draw and row."""
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        how = {
-            "strength": self.strength,
-            "label_noise": self.label_noise,
-            "images": self.images,
-            "digits": digits,
-        }
-        return [
-            {"magnitude": magnitude, "seed": seed, "row": row, **how}
-            for magnitude, seed, row in product(self.magnitudes, seeds, self.rows)
-        ]
-
 
 def run(
     config: SpuCoConfig,
     output: Path,
     *,
-    folder: str | None,
+    folder: Path | None,
     execution: Execution = IN_SEQUENCE,
 ) -> pd.DataFrame:
     """Train what is missing, and write ``results.csv``.
@@ -139,14 +127,19 @@ def run(
     digits = find_digits(folder).name
     settings = {**asdict(config), "digits": digits, "command": execution.command}
     may_change = ("magnitudes", "seeds", "first_seed", "rows", "command")
+    how = {name: settings[name] for name in ("strength", "label_noise", "images", "digits")}
+    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    tasks = [
+        {"magnitude": magnitude, "seed": seed, "row": row, **how}
+        for magnitude, seed, row in product(config.magnitudes, seeds, config.rows)
+    ]
     with claim(output, KIND, settings, may_change=may_change):
-        tasks = config.tasks(digits)
         results = run_grid(partial(run_task, folder=folder), tasks, output / "cells", execution)
         finish(results, output, "cells")
     return results
 
 
-def run_task(row: str, *, folder: str | None, digits: str, **of_draw: Any) -> list[dict[str, Any]]:
+def run_task(row: str, *, folder: Path | None, digits: str, **of_draw: Any) -> list[dict[str, Any]]:
     """Train one row on one draw, and test its last epoch and the one that held-out images choose;
     the other arguments are those of :class:`Draw`.
     """
@@ -188,7 +181,7 @@ class Draw:
 
     def __init__(
         self,
-        folder: str | None,
+        folder: Path | None,
         *,
         magnitude: str,
         strength: float,
@@ -204,7 +197,8 @@ class Draw:
             seed=seed,
             max_train=images + images // 4,
         )
-        self.size, self.seed = images, seed
+        self.size = images
+        self.seed = seed
         self.pictures = data.train.images
         self.images = _flat(self.pictures)
         self.labels = data.train.labels
@@ -334,7 +328,7 @@ class Draw:
 
 
 @lru_cache(maxsize=2)
-def open_draw(folder: str | None, **of_draw: Any) -> Draw:
+def open_draw(folder: Path | None, **of_draw: Any) -> Draw:
     """Return a draw, kept for the next row of the same process."""
     return Draw(folder, **of_draw)
 
@@ -351,8 +345,6 @@ def method_and_rule(row: str) -> tuple[str, str]:
 
 def build(run: Run, results: pd.DataFrame) -> Section:
     """Build the section of one run: accuracies, and how far ours is ahead."""
-    if not len(results):
-        return Section(TITLE, [Text("No finished results yet.", "warning")])
     names = results["table"] if "table" in results else pd.Series("", results.index)
     tables = []
     for (name, magnitude), part in results.groupby([names, "magnitude"], sort=False):

@@ -10,15 +10,14 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import joblib
 from rich.console import Console
 
-from pfdl._internal.settings import setting
+from pfdl._internal.settings import check_settings, setting
 from pfdl._internal.workers import Function, Task, WorkerLostError, call_on_threads, run_tasks
 
-BACKENDS = ("joblib", "ray")
 RETRIES = 3
 """So often Ray runs a task again whose worker or machine was lost."""
 
@@ -44,18 +43,15 @@ class Execution:
     """
 
     jobs: int = setting(1, short="-j")
-    backend: str = setting("joblib")
+    backend: Literal["joblib", "ray"] = setting("joblib")
     gpus_per_task: float | None = setting(None)
     device: str = setting("cpu")
     console: Console | None = None
     command: str | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
         gpus = self.gpus_per_task
-        if self.backend not in BACKENDS:
-            raise ValueError(
-                f"backend is {self.backend!r}; choose one of {', '.join(map(repr, BACKENDS))}."
-            )
         if self.jobs == 0:
             raise ValueError("jobs is 0; give the number of tasks at a time, or -1 for all cores.")
         if gpus is not None and self.backend != "ray":

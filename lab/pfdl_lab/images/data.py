@@ -34,7 +34,8 @@ SPUCO_MNIST = "spuco-mnist"
 SHAPES = "shapes"
 COLORED_DIGITS = 10_000
 TRAINING_RATIO = "5:1"
-SHIFTED, SAME = "shifted", "same"
+SHIFTED = "shifted"
+SAME = "same"
 """The tests of Colored-MNIST: the colours reversed, and as in training."""
 
 SKIPPING = DataOptions(on_bad_image="skip")
@@ -167,13 +168,12 @@ class ImageData:
                 source.take([row.path for row in manifest.rows_of(name)]), labels, contexts
             )
 
-        train, test = part("train"), part("test")
+        train = part("train")
+        test = part("test")
         held_out = part("validation") if validation else Samples(*(one[:0] for one in train))
         if network == FROZEN:
-            mean, deviation = (
-                train.inputs.float().mean(0),
-                train.inputs.float().std(0).clamp(min=1e-6),
-            )
+            mean = train.inputs.float().mean(0)
+            deviation = train.inputs.float().std(0).clamp(min=1e-6)
             train, held_out, test = (
                 part._replace(inputs=(part.inputs.float() - mean) / deviation)
                 for part in (train, held_out, test)
@@ -214,7 +214,8 @@ class _Grouped:
         self.samples = [
             sample._replace(group=groups.get(sample.path, "")) for sample in source.samples
         ]
-        self.description, self.load = source.description, source.load
+        self.description = source.description
+        self.load = source.load
 
 
 def read_groups(source: str) -> dict[str, str]:

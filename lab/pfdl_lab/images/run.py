@@ -57,6 +57,9 @@ OF_ALL = ("effective_share_of_all", "mean_weight")
 DIVERGED = "diverged"
 REFITTED = "refitted"
 
+Contexts = dict[tuple[str, int, str], Tensor]
+"""Inferred contexts by the data set, the seed and how they were inferred."""
+
 
 def run(
     config: ImagesConfig,
@@ -95,20 +98,22 @@ def run(
             name: _rows_for(config, places[name], sources[name], execution.console)
             for name in places
         }
-    known_by = {
-        name: {
-            "data": name,
-            "images": fingerprint(sources[name]),
-            "group_by": one.group_by,
-            "mnist": one.mnist,
-        }
-        for name, one in places.items()
-    }
-    seeds = range(config.first_seed, config.first_seed + config.seeds)
+    prints = {name: fingerprint(source) for name, source in sources.items()}
+    judging = config.validation > 0 and config.select == "worst-group"
     tasks = list[dict[str, Any]]()
-    for seed, name in product(seeds, places):
-        known = {**known_by[name], "seed": seed, "config": config.training}
+    inferences = list[dict[str, Any]]()
+    for number, (name, dataset) in product(range(config.seeds), places.items()):
+        known = {
+            "data": name,
+            "images": prints[name],
+            "group_by": dataset.group_by,
+            "mnist": dataset.mnist,
+            "seed": config.first_seed + number,
+            "config": config.training,
+        }
         tasks += [{**known, "row": row} for row in rows[name]]
+        kinds = kinds_needed(rows[name], judging=judging)
+        inferences += [{**known, "contexts": kind} for kind in kinds]
     settings = {
         **asdict(config),
         **config.training,
@@ -119,6 +124,7 @@ def run(
     folder = output / "images"
     with claim(output, KIND, settings, may_change=may_change):
         share: dict[str, Any] = {"datasets": places, "folder": folder}
+        contexts: Contexts = {}
         if unfinished(tasks, output / "cells"):
             for name, source in sources.items():
                 if source is not None:
@@ -126,15 +132,12 @@ def run(
                         place = store_images(source, folder / f"{name}-{size}", size)
                         if config.backbone == FROZEN and not (place / FEATURES).exists():
                             write_features(place, execution.device)
-            judging = config.validation > 0 and config.select == "worst-group"
-            inferences = list[dict[str, Any]]()
-            for seed, name in product(seeds, places):
-                known = {**known_by[name], "seed": seed, "config": config.training}
-                kinds = kinds_needed(rows[name], judging=judging)
-                inferences += [{**known, "contexts": kind} for kind in kinds]
-            if inferences:
-                run_grid(partial(infer_task, **share), inferences, output / "contexts", execution)
-        function = partial(run_task, **share, contexts=output / "contexts", device=execution.device)
+            infer = partial(infer_task, **share)
+            found = run_grid(infer, inferences, output / "contexts", execution)
+            for task, (_, line) in zip(inferences, found.iterrows(), strict=True):
+                key = (task["data"], task["seed"], task["contexts"])
+                contexts[key] = torch.tensor(line["contexts"])
+        function = partial(run_task, **share, contexts=contexts, device=execution.device)
         results = run_grid(function, tasks, output / "cells", execution)
         finish(results[list(COLUMNS)], output, "contexts", "cells")
         shutil.rmtree(folder, ignore_errors=True)  # an interrupted run finds the images again
@@ -200,9 +203,9 @@ def run_task(
     *,
     datasets: Mapping[str, ImageData],
     folder: Path,
-    contexts: Path | None,
+    contexts: Contexts,
     device: str,
-    **known_by: Any,
+    **_: Any,
 ) -> list[dict[str, Any]]:
     """Train one row with one seed and test it.
 
@@ -213,9 +216,9 @@ def run_task(
         config: What :class:`pfdl_lab.images.config.ImagesConfig` takes, except rows and seeds.
         datasets: The data sets by their names.
         folder: Where their images are stored.
-        contexts: Where contexts lie that were inferred before; others are inferred here.
+        contexts: Contexts that were inferred before; others are inferred here.
         device: Where to compute.
-        **known_by: What else tells results on this data from results on other data.
+        **_: What else tells results on this data from results on other data.
 
     Returns:
         Lines of ``backbone``, ``epoch`` (a number, ``last`` or ``chosen``), ``test`` and ``value``:
@@ -224,12 +227,17 @@ def run_task(
         0 for a last layer that was refitted or could not be and, where contexts were inferred,
         their number and their normalised mutual information with the true ones.
     """
-    how, what = ImagesConfig((row,), **config), find_row(row)
+    how = ImagesConfig((row,), **config)
+    what = find_row(row)
     network, split = _split(datasets[data], how, row, seed, folder)
-    task = {"data": data, **known_by, "seed": seed, "config": dict(config)}
-    environments, judged = contexts_for(what.contexts, split, seed, task, contexts)
+
+    def find(kind: str) -> Tensor:
+        found = contexts.get((data, seed, kind))
+        return torch.tensor(infer(split, kind, seed)[0]["contexts"]) if found is None else found
+
+    environments, judged = contexts_for(what.contexts, split, find)
     if how.validation and how.select == "worst-group" and what.contexts not in ("known", "halves"):
-        judged = contexts_for("inferred", split, seed, task, contexts)[1]
+        judged = contexts_for("inferred", split, find)[1]
     training = TrainingConfig(
         objective=what.objective,
         objective_settings=what.settings,

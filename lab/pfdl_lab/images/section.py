@@ -1,6 +1,4 @@
-"""The experiment on images in the report: tables and pictures of each data set, and a sentence for
-``pfdl demo``.
-"""
+"""The experiment on images in the report: tables and pictures of each data set."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ from pfdl_lab.images.tables import (
 )
 from pfdl_lab.images.testing import LAST
 from pfdl_lab.report.blocks import Block, Heading, Plot, Section, Text
-from pfdl_lab.report.lines import Series, plot_lines
+from pfdl_lab.report.lines import plot_lines
 from pfdl_lab.report.reading import Columns
-from pfdl_lab.statistics import difference_cell, mean_series
+from pfdl_lab.statistics import difference_cell, mean_cell
 
 TITLE = "Images under context shift"
 COLUMNS = Columns(
@@ -61,17 +59,9 @@ def build(run: Run, results: pd.DataFrame) -> Section:
     blocks: list[Block] = [Text(_settings(run, results))]
     if not parts:
         return Section(TITLE, [*blocks, Text("No finished results yet.", "warning")])
-    settings = run.settings
-    if isinstance(settings.get("datasets"), list):
-        planned = (
-            len(settings.get("rows") or ()) * settings.get("seeds", 0) * len(settings["datasets"])
-        )
-        done = len(results[["data", "row", "seed"]].drop_duplicates())
-        text = f"Unfinished: {done} of {planned} trainings are done."
-        blocks += [Text(text, "warning")] if done < planned else []
     for part in parts:
         blocks += [Heading(part.name), *_blocks(part, with_paper=_is_papers_protocol(run))]
-    return Section(TITLE, blocks, _finding(parts[0]))
+    return Section(TITLE, blocks)
 
 
 def _is_known(row: object) -> bool:
@@ -127,46 +117,24 @@ def _blocks(part: Measured, *, with_paper: bool) -> list[Block]:
 
 def _by_ratio(part: Measured) -> list[Plot]:
     """Draw accuracy against the dominant ratio of the test set."""
-    drawn = []
-    for number, row in enumerate(part.rows):
-        values = {ratio: part.of(row, LAST, ratio) for ratio in RATIOS}
-        drawn.append(mean_series(title_of(row), values, number))
+    lines = {}
+    for row in part.rows:
+        lines[title_of(row)] = {ratio: mean_cell(part.of(row, LAST, ratio), 1) for ratio in RATIOS}
     summary = "Mean over the seeds at the last epoch, with standard errors; training has 5:1."
     title = "Accuracy against the dominant ratio of the test set"
-    return plot_lines(title, summary, "dominant ratio", "accuracy, %", drawn)
+    return plot_lines(title, summary, "dominant ratio", "accuracy, %", lines)
 
 
 def _curves(part: Measured, test: str) -> list[Plot]:
     """Draw the paired differences to ERM along the training."""
-    series = []
+    lines = {}
     for row in (row for row in part.rows if row in DRAWN):
-        found = {epoch: part.difference(row, "erm", epoch, test) for epoch in part.epochs}
-        known = {epoch: one for epoch, one in found.items() if one is not None}
-        means = [one.mean for one in known.values()]
-        errors = [one.standard_error for one in known.values()]
-        series += [Series(title_of(row), list(known), means, errors)] if known else []
+        lines[title_of(row)] = {
+            epoch: difference_cell(part.difference(row, "erm", epoch, test), 1)
+            for epoch in part.epochs
+        }
     summary = (
         "Paired over the seeds, at epochs of the training; above 0: more often right than ERM."
     )
     title = f"Difference to ERM along the training, tested at {test}"
-    return plot_lines(title, summary, "epoch", "points ± standard error", series)
-
-
-def _finding(part: Measured) -> str:
-    """Say in one sentence what the shift costs, and what PFDL does about it; nothing where tests
-    are not at ratios.
-    """
-    home, away = (part.of("erm", LAST, test) for test in ("5:1", "1:5"))
-    if not len(home) or not len(away):
-        return ""
-    sentence = (
-        f"{part.name}: ERM is right for {home.mean():.1f} % at 5:1, as in training, and"
-        f" {away.mean():.1f} % at 1:5"
-    )
-    difference = part.difference("pfdl", "erm", LAST, "1:5")
-    if difference is None:
-        return f"{sentence}."
-    return (
-        f"{sentence}; PFDL − ERM there: {difference_cell(difference, 1)} points ({difference.pairs}"
-        " paired seeds)."
-    )
+    return plot_lines(title, summary, "epoch", "points ± standard error", lines)

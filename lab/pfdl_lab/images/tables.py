@@ -21,10 +21,15 @@ from pfdl_lab.images.run import AGREEMENT, DIVERGED, ESS, NUMBER, REFITTED
 from pfdl_lab.images.testing import CHOSEN, LAST, VALIDATION, WORST_CLASS, WORST_GROUP
 from pfdl_lab.pairing import PairedDifference, paired
 from pfdl_lab.report.blocks import Cell, Missing, Number, Table, TableLine
-from pfdl_lab.statistics import ACTS_BELOW, NOTHING, by_seed, difference_cell, mean_cell
+from pfdl_lab.statistics import NOTHING, by_seed, difference_cell, mean_cell
 
 TESTS = (*RATIOS, SHIFTED, SAME, WHOLE, WORST_GROUP, WORST_CLASS)
 """All tests of accuracy, the hardest of each data set first."""
+
+ACTS_BELOW = 0.999
+"""An effective sample size, as a share of the batch, from which on a weighting is plain training by
+another name.
+"""
 
 WHEN = {LAST: "at the last epoch", CHOSEN: "at the epoch that held-out samples choose"}
 PROBES = {

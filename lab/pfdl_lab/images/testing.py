@@ -22,7 +22,8 @@ from pfdl_lab.training import Progress, Samples, mixed_precision, predict_classe
 WORST_GROUP = "worst group"
 WORST_CLASS = "worst class"
 VALIDATION = "validation"
-LAST, CHOSEN = "last", "chosen"
+LAST = "last"
+CHOSEN = "chosen"
 """The epochs that count: the last, and the one with the best score on samples of the training
 mixture.
 """

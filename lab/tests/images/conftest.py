@@ -32,7 +32,7 @@ def task(tmp_path):
         how = ImagesConfig((row,), **{"epochs": 2, **settings}).training
         places = {data.name: data}
         lines = run_task(
-            data.name, row, seed, how, datasets=places, folder=tmp_path, contexts=None, device="cpu"
+            data.name, row, seed, how, datasets=places, folder=tmp_path, contexts={}, device="cpu"
         )
         return {(line["epoch"], line["test"]): line["value"] for line in lines}
 

@@ -97,7 +97,7 @@ def test_dfr_changes_the_last_layer_of_plain_training_only_where_groups_are_larg
 def test_only_an_oracle_sees_the_true_contexts(digits, monkeypatch):
     split = digits.split(0, network="perceptron")
     for told, expected in (("hidden", {-1}), ("one", {0}), ("halves", {0, 1}), ("known", {0, 1})):
-        assert set(inferred.contexts_for(told, split, 0, {}, None)[0].tolist()) == expected
+        assert set(inferred.contexts_for(told, split, None)[0].tolist()) == expected
     blind = split._replace(
         train=split.train._replace(contexts=torch.full_like(split.train.contexts, 9))
     )

@@ -7,8 +7,10 @@ import pytest
 import torch
 from tests.vision.tiny_images import TinySource
 from torch import nn
+from torch.nn import functional as F
 
 from pfdl.data.context_images import store_images
+from pfdl.vision.backbones import make_backbone
 from pfdl.vision.features import attach
 from pfdl.vision.pixels import normalise
 from pfdl_lab.images import networks
@@ -19,7 +21,6 @@ from pfdl_lab.images.networks import (
     PRETRAINED,
     ConvNet,
     embed,
-    load_network,
     make_network,
 )
 
@@ -56,19 +57,19 @@ def test_an_embedding_can_be_given_a_width(name):
     assert (linear[-1].in_features, linear[-1].out_features) == (7, 4)
 
 
-def test_fine_tuning_starts_from_the_same_features_with_a_new_last_layer():
+def test_the_features_are_the_networks_own_and_fine_tuning_starts_from_them():
     images = torch.randint(256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(0)).byte()
-    model = make_network(PRETRAINED, images, 3).eval()
+    large = F.interpolate(images.float(), size=(224, 224), mode="bilinear").round().byte()
+    network = make_backbone("lite0", 2, pretrained=True)[1].eval()
+    with torch.no_grad():
+        expected = network.extract_features((large.float() - 127) / 128).mean((2, 3))
+    torch.testing.assert_close(embed([large], "cpu"), expected, rtol=1e-3, atol=1e-4)
+    close = F.cosine_similarity(embed([images], "cpu"), expected)
+    assert close.min() > 0.999  # smaller images are enlarged
+    model = make_network(PRETRAINED, large, 3).eval()
     with attach(model) as tap, torch.no_grad():
-        assert model(normalise(images)).shape == (2, 3)
-        expected = load_network().extract_features((images.float() - 127) / 128).mean((2, 3))
+        assert model(normalise(large)).shape == (2, 3)
         torch.testing.assert_close(tap.features, expected, rtol=1e-3, atol=1e-4)
-
-
-def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(networks, "ITS_WEIGHTS", "no_such_package")
-    with pytest.raises(ModuleNotFoundError, match=r"install pfdl\[pretrained\]"):
-        load_network()
 
 
 def layers_of(model, kind):

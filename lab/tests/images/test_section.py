@@ -101,14 +101,6 @@ def test_a_training_that_diverged_is_counted(built):
     assert "3 of 3, 1 diverged |" in text
 
 
-def test_the_sentence_of_the_demonstration_has_the_figures(built):
-    values = {"erm": (60.0,) * 3, "pfdl": (60.0,) * 3}
-    others = [made_up(values, test=ratio) for ratio in RATIOS if ratio != "1:5"]
-    sentence = built(made_up({"erm": (30.0,) * 3, "pfdl": (28.0, 27.9, 28.1)}), *others).finding
-    assert "ERM is right for 60.0 % at 5:1, as in training, and 30.0 % at 1:5" in sentence
-    assert sentence.endswith("PFDL − ERM there: −2.0 ± 0.1 points (3 paired seeds).")
-
-
 def test_a_single_seed_shows_its_difference_without_an_error(built):
     text = text_of(built(made_up({row: values[:1] for row, values in VALUES.items()})))
     assert "| balance, inferred contexts − ERM | +3.00, one seed |" in text
@@ -120,12 +112,4 @@ def test_without_results_the_page_says_so(built, tmp_path):
     made = built(made_up({}))
     assert [block.text for block in made.blocks if isinstance(block, Text) and block.tone] == [
         "No finished results yet."
-    ]
-
-
-def test_rows_that_are_missing_are_counted(built):
-    planned = {"rows": ["erm", "pfdl"], "seeds": 4, "datasets": [{"data": "pets"}]}
-    made = built(made_up({"erm": (1.0, 2.0, 3.0)}), **planned)
-    assert "Unfinished: 3 of 8 trainings are done." in [
-        block.text for block in made.blocks if isinstance(block, Text)
     ]
