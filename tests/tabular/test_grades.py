@@ -62,6 +62,19 @@ def test_to_be_sure_enough_columns_must_be_left_and_explain_enough(data, monkeyp
     assert screen(data.X, data.y, drop="sure").kept.all()
 
 
+def test_beside_clear_effects_alone_the_others_need_to_collide_less(monkeypatch):
+    """Where nothing reaches the larger bound, an effect of a noisy label is left out still."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 6)) + 0.4 * rng.standard_normal((2000, 1))
+    y = X @ [1.0, 0.7, -0.5, 0.8, 0.9, 0.6] + rng.standard_normal(2000)
+    effect = y / y.std() + 0.3 * rng.standard_normal(2000)
+    monkeypatch.setattr(selection, "_COLLISION", np.inf)
+    kept = screen(np.column_stack([X, effect]), y, drop="sure").kept
+    assert np.flatnonzero(~kept).tolist() == [6]
+    monkeypatch.setattr(selection, "_COLLISION_BESIDE_CLEAR", np.inf)
+    assert screen(np.column_stack([X, effect]), y, drop="sure").kept.all()
+
+
 def test_two_columns_whose_sum_is_the_label_go_together(data):
     X = np.column_stack([data.X[:, :5], data.y - data.X[:, 9], data.X[:, 9]])
     judged = LeakScreen().fit(X, data.y)
@@ -104,6 +117,18 @@ def test_columns_that_name_the_class_are_left_out():
     assert found.screening_.decision[:2].tolist() == [COPY, COPY]
     assert set(found.suspects_.index) == {"x2", "x3"}
     assert "nothing is left that tells of the label" in found.explain().loc["x2", "because"]
+
+
+def test_an_effect_of_the_label_and_of_another_column_is_named():
+    rng = np.random.default_rng(0)
+    causes = 0.6 * rng.standard_normal((2000, 5)) + 0.8 * rng.standard_normal((2000, 1))
+    y = causes.sum(axis=1) + rng.standard_normal(2000)
+    other = rng.standard_normal(2000)
+    effect = y / y.std() + 0.8 * other + 0.2 * rng.standard_normal(2000)
+    found = LeakScreen().fit(np.column_stack([causes, other, effect]), y)
+    assert found.get_support().all()
+    assert "x6" in found.suspects_.index
+    assert "x5" not in found.suspects_.index
 
 
 @pytest.mark.parametrize("classes", [2, 4])
