@@ -24,6 +24,8 @@ from pfdl.tabular import (
     screening,
     selection,
 )
+from pfdl.tabular.leaks import CHECKS
+from pfdl.tabular.marks import Marks
 from pfdl.tabular.screening import COPY, IDENTIFIER, NEAR_COPY, SUSPICIOUS
 from pfdl.tabular.selection import halves
 from tests.tabular.reference import label_of, moments_of, residual_variance, screen
@@ -117,6 +119,29 @@ def test_columns_that_name_the_class_are_left_out():
     assert found.screening_.decision[:2].tolist() == [COPY, COPY]
     assert set(found.suspects_.index) == {"x2", "x3"}
     assert "nothing is left that tells of the label" in found.explain().loc["x2", "because"]
+
+
+@pytest.mark.parametrize(
+    ("others", "stands_alone"),
+    [
+        ({"label": 0.3, "k": 0.01}, False),
+        ({"label": 0.07, "k": 0.01}, False),
+        ({"label": 0.04, "k": 0.01}, True),  # the label has nothing to do with it
+        ({"label": 0.3, "k": 0.05}, True),  # far from an effect
+        ({"label": 0.3, "k": 0.01, "m_p": 0.01}, True),  # by chance, perhaps
+        ({"label": 0.6, "k": 0.01}, True),  # a leak itself
+    ],
+)
+def test_an_effect_stands_alone_unless_another_column_is_nearly_as_much_of_one(
+    others, stands_alone
+):
+    (check,) = [check for check in CHECKS if "nearly like it" in check.reason]
+    column = {"m": 0.2, "m_p": 1e-9, "k": 0.001, "k_p": 0.5, "label": 0.3, "share": 0.9}
+    column |= {"through": 0.3, "beyond": 0.0, "relevance": 1e-9}
+    cause = {**column, "k": 0.2, "label": 0.4}
+    table = [column, {**column, **others}, cause, cause]
+    marks = {name: np.array([one[name] for one in table]) for name in column}
+    assert check.passes(Marks(**marks, k_error=0.0))[0] == stands_alone
 
 
 def test_an_effect_of_the_label_and_of_another_column_is_named():

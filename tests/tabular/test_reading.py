@@ -55,6 +55,8 @@ def test_parquet_is_read(tmp_path):
     ("name", "values", "expected"),
     [
         ("rownames", [1, 2, 3, 4], True),
+        ("rownames", [1, 2, 3], True),
+        ("rownames", [1, 2], False),  # any two values are in even steps
         ("anything", [10, 20, 30, 40], True),
         ("patient_id", [7, 3, 12, 5], True),
         ("income", [7, 3, 12, 5], False),
@@ -122,3 +124,10 @@ def test_edges_and_holes_of_the_label_are_said(y, sentence):
     assert len(found := describe_edges(y(z), "y")) == 1
     assert sentence.lower() in found[0].lower()
     assert describe_edges(np.round(y(z)), "y") == []
+
+
+def test_where_values_become_rare_towards_an_end_nothing_is_cut_off():
+    rising = np.sqrt(np.linspace(0.0, 1.0, 4001)[1:])  # three times as many in the second part
+    assert [sentence.split(",")[0] for sentence in describe_edges(rising, "y")] == [
+        "Y ends sharply at its highest value"
+    ]
