@@ -32,7 +32,7 @@ FORKING = (
     "internal/test_extras.py",
     "cli/test_own_files.py",
 )
-EXPORTING = ("cli/test_quickstart.py", "vision/test_export.py", "cli/test_images.py")
+EXPORTING = ("lab/test_pages.py", "vision/test_export.py", "cli/test_images.py")
 TOGETHER = (FORKING, EXPORTING)
 """Each in one process: the server that forks and the exporter to ONNX take many seconds to start.
 """

@@ -1,8 +1,8 @@
 """Make README readable where it has no repository beside it, as on a package index; all else is in
 pyproject.toml.
 
-With ``PFDL_REPOSITORY=https://HOST/OWNER/pfdl/blob/main`` its links lead there; without, they are
-plain text.
+With ``PFDL_REPOSITORY=https://HOST/OWNER/pfdl/blob/main`` its links lead there, and so does that of
+the distribution; without, they are plain text, and the distribution has none.
 """
 
 import os
@@ -26,7 +26,9 @@ def portable(readme: str, repository: str = "") -> str:
 
 if __name__ == "__main__":
     readme = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
+    repository = os.environ.get("PFDL_REPOSITORY", "")
     setup(
-        long_description=portable(readme, os.environ.get("PFDL_REPOSITORY", "")),
+        long_description=portable(readme, repository),
         long_description_content_type="text/markdown",
+        project_urls={"Repository": repository} if repository else {},
     )

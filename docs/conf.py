@@ -8,7 +8,9 @@ from urllib.request import urlretrieve
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 from typer.models import Context
@@ -140,6 +142,16 @@ def _write_commands(app: Sphinx) -> None:
     (Path(app.srcdir) / "reference" / "commands.md").write_text(text, encoding="utf-8")
 
 
+def _leave_pages_of_the_api_to_their_lists(app: Sphinx, env: BuildEnvironment) -> None:
+    """Take the pages of single names out of the sidebar, which every page has: with all of them it
+    is too long to read, and to write it is half of the work.
+    """
+    for contents in env.tocs.values():
+        for listed in list(contents.findall(addnodes.toctree)):
+            if all(name.startswith("reference/api/") for _, name in listed["entries"]):
+                listed.parent.remove(listed)
+
+
 def _keep_underscores(*event: object) -> None:
     """Keep the underscore at the end of a fitted attribute, which RST would take for that of a
     link.
@@ -166,4 +178,5 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _keep_underscores, priority=900)  # after napoleon
     app.connect("autodoc-process-signature", _name_aliases)
     app.connect("builder-inited", _write_commands)
+    app.connect("env-updated", _leave_pages_of_the_api_to_their_lists)
     app.add_html_math_renderer("mathml", (_math_as_mathml, None), (_math_as_mathml, None))

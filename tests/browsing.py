@@ -1,6 +1,7 @@
 """Fixtures for pages in a real browser, and a name that would do harm if it were read as HTML."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ CHROMIUM = next(
 UNUSED = ("gpu", "quic", "background-networking", "component-update", "sync")
 FLAGS = ("--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in UNUSED))
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
@@ -56,3 +58,23 @@ def visit(browser):
     yield open_page
     for one in opened:
         one.context.close()
+
+
+def faults(visit, path):
+    """Return what keeps somebody from reading a page: pictures without words, text whose contrast
+    is below that of WCAG AA, in light and dark, and what is wider than a phone.
+    """
+    found = []
+    for scheme in ("light", "dark"):
+        page = visit(path, color_scheme=scheme).page
+        found += [f"{scheme}: {one}" for one in page.evaluate(CONTRAST)]
+    found += [
+        f"no words for {picture}"
+        for picture in page.locator("img:not([alt]), img[alt='']").evaluate_all(
+            "all => all.map(one => one.getAttribute('src').slice(0, 60))"
+        )
+    ]
+    width = visit(path, **PHONE).page.evaluate("document.documentElement.scrollWidth")
+    if width > PHONE["viewport"]["width"]:
+        found.append(f"a phone must scroll sideways: {width} pixels")
+    return found

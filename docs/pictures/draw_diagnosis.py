@@ -2,8 +2,8 @@
 
 Run it by ``python docs/pictures/draw_diagnosis.py``. It runs the commands of that page in a folder
 of its own, writes what they print to ``docs/tutorials/diagnosis-printed/``, from which the page
-quotes, and takes ``front.png``, the picture of the diagnosis, for which it needs Playwright and
-Chromium.
+quotes, keeps the page of the first diagnosis as a sample, and takes ``front.png`` of it, for which
+it needs Playwright and Chromium.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from typer.testing import CliRunner
 
 from pfdl.cli.main import app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE, KEPT = (
     ROOT / "docs" / "tutorials" / "diagnosis.md",
     ROOT / "docs" / "tutorials" / "diagnosis-printed",
 )
-FRONT = Path(__file__).with_name("front.png")
+FRONT = ROOT / "docs" / "pictures" / "front.png"
+SAMPLE = ROOT / "docs" / "_static" / "diagnosis.html"
+TIMES = r" \([0-9.]+ s\)$|^The whole training takes .*\n"
 SHOWN = """() => document.body.replaceChildren(
     document.querySelector("p.yes"), ...[...document.querySelectorAll(".gallery")].slice(0, 4)
 )"""
@@ -45,10 +47,11 @@ def main() -> None:
                 runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
                 continue
             result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-            without_times = re.sub(r" \([0-9.]+ s\)$", "", result.output, flags=re.MULTILINE)
+            without_times = re.sub(TIMES, "", result.output, flags=re.MULTILINE)
             (KEPT / f"{number}-{arguments[0]}.txt").write_text(without_times, encoding="utf-8")
-        photograph(Path("diagnosis.html").resolve())
+        shutil.copyfile("diagnosis.html", SAMPLE)
         os.chdir(ROOT)
+    photograph(SAMPLE)
 
 
 def photograph(path: Path) -> None:

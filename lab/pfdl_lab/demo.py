@@ -44,9 +44,9 @@ JOBS, MAX_TRAININGS = -1, 4
 """At a time, one for each core; fewer trainings, as each needs more than a gigabyte of memory."""
 
 SMALL = shlex.split("--backbone small --image-size 32 --epochs 15 --no-export")
-BALANCED = shlex.split("--contexts inferred --sampler groups")
+BALANCED = shlex.split("--contexts inferred --sampler groups --no-export")
 PLAIN = "runs/erm"
-REPAIRED = "runs/sampler"
+REPAIRED = "runs/repaired"
 SHOWN = 8
 """Pictures in a row."""
 
@@ -150,11 +150,11 @@ def show_photos(folder: Path, console: Console) -> Photos:
     if not photos.is_dir():
         write_photos(photos)
     plain, repaired = folder / PLAIN, folder / REPAIRED
+    found, proved = folder / "found.html", folder / "proved.html"
     _type(console, "train", photos, *SMALL, "-o", plain)
-    said = _type(console, "diagnose", plain, photos, "-o", folder / "found.html")
-    _type(console, "train", photos, *BALANCED, *SMALL, "-o", repaired)
-    proof = folder / "proved.html"
-    _type(console, "diagnose", plain, photos, "--compare", repaired, "-o", proof)
+    said = _type(console, "diagnose", plain, photos, "-o", found)
+    _type(console, "train", photos, "--config", plain, *BALANCED, "-o", repaired)
+    _type(console, "diagnose", plain, photos, "--compare", repaired, "-o", proved)
     return Photos(folder, said.splitlines()[:2], _predict(folder, console))
 
 
@@ -226,8 +226,8 @@ def _of_photos(photos: Photos) -> list[Markup]:
     answer, reason, *_ = photos.said
     return [
         blocks.text(
-            "In training nine of ten camels stand on sand and nine of ten zebras on grass; in the"
-            " test as often not. The pictures are drawn so that the effect shows."
+            "In training 19 of 20 camels stand on sand and 19 of 20 zebras on grass; in the test as"
+            " often not. The pictures are drawn so that the effect shows."
         ),
         blocks.gallery("Training images", [_picture(*one) for one in in_training]),
         blocks.command(shlex.join(["pfdl", "train", "photos", *SMALL, "-o", PLAIN])),
@@ -238,7 +238,9 @@ def _of_photos(photos: Photos) -> list[Markup]:
             "Nobody labelled the ground. pfdl infers it, and draws every animal on every ground"
             " equally often:"
         ),
-        blocks.command(shlex.join(["pfdl", "train", "photos", *BALANCED, *SMALL, "-o", REPAIRED])),
+        blocks.command(
+            shlex.join(["pfdl", "train", "photos", "--config", PLAIN, *BALANCED, "-o", REPAIRED])
+        ),
         blocks.table("Accuracy on the test images (%)", "test images", columns, rows),
         blocks.text(
             "Both models side by side, with pictures of every group: photographs/proved.html beside"
@@ -248,6 +250,7 @@ def _of_photos(photos: Photos) -> list[Markup]:
 
 
 def _of_leak(leak: Leak) -> list[Markup]:
+    found, _, meaning = leak.verdict.partition(". ")
     rows = [
         ("with visits", [figure(leak.with_column, 2, missing="not run")]),
         ("without", [figure(leak.without, 2, missing="not run")]),
@@ -259,7 +262,8 @@ def _of_leak(leak: Leak) -> list[Markup]:
         ),
         blocks.command("python examples/leaking_table.py"),
         blocks.command("pfdl diagnose patients.csv --target progression"),
-        blocks.text(leak.verdict, "yes"),
+        blocks.text(f"{found}.", "yes"),
+        blocks.text(meaning),
         blocks.table(
             "Cross-validated R² of least squares",
             "columns",

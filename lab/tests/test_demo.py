@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from tests.browsing import CHROMIUM, faults
 from typer.testing import CliRunner
 
 from pfdl.cli.main import app
@@ -62,7 +63,7 @@ def words_of(page):
 
 
 @pytest.mark.usefixtures("nothing_counted")
-def test_a_demonstration_that_was_stopped_resumes_and_ends_with_a_page(stopped):
+def test_a_demonstration_that_was_stopped_resumes_and_ends_with_a_page(stopped, request):
     """In one test, so that the demonstration runs once in whichever process."""
     weights = stopped / "photographs" / "runs" / "erm" / "model.safetensors"
     trained = weights.stat().st_mtime_ns
@@ -75,6 +76,8 @@ def test_a_demonstration_that_was_stopped_resumes_and_ends_with_a_page(stopped):
     assert after > before + 20  # the repair is one
     check_runs(stopped)
     check_page(words_of(stopped / "demo.html"), f"all {before:.0f} {after:.0f}")
+    if CHROMIUM:
+        assert faults(request.getfixturevalue("visit"), stopped / "demo.html") == []
 
 
 def check_runs(folder):

@@ -1,8 +1,8 @@
 """Pictures of camels and zebras whose ground gives the class away in training, not in the test.
 
-Camels stand on sand and zebras on grass in nine of ten training images, and in half of the test
-images. So a model can be right in training by looking at the ground alone: a shortcut, made to be
-seen.
+Camels stand on sand and zebras on grass in nineteen of twenty training images, and in half of the
+test images. So a model can be right in training by looking at the ground alone: a shortcut, made to
+be seen.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ ANIMALS = {
 }
 # Images of each animal, and how many of them in the usual place
 SETS = {
-    "train": (200, 0.9),
+    "train": (400, 0.95),
     "test": (100, 0.5),
 }
 SIZE = 64
-DRAWN = 256
-HORIZON = 90
+DRAWN = 128
+HORIZON = 45
 STRIPES = 40
 NOISE = 14
+OUTLINED = 256
 
 # Outlines on a square of 256 pixels, as "x,y x,y ..."
 BACKS = {
@@ -52,7 +53,7 @@ def points(outline: str) -> list[tuple[int, int]]:
 
 def shape_of(animal: str) -> Image.Image:
     """Return the silhouette of an animal, drawn large, as a mask."""
-    mask = Image.new("L", (DRAWN, DRAWN))
+    mask = Image.new("L", (OUTLINED, OUTLINED))
     pen = ImageDraw.Draw(mask)
     pen.polygon(points(f"{BACKS[animal]} {BELLY}"), fill=255)
     pen.polygon(points(NECKS[animal]), fill=255)
@@ -68,7 +69,7 @@ def coat_of(animal: str, rng: np.random.Generator) -> NDArray[np.float64]:
     coat = np.full((DRAWN, DRAWN, 3), shade) * (1.0, 0.86, 0.7)
     if animal == "zebra":
         across = np.arange(DRAWN)[None, :, None] + 0.3 * np.arange(DRAWN)[:, None, None]
-        coat = coat + STRIPES * np.sign(np.sin(across * 2 * np.pi / 22 + rng.uniform(0, 6)))
+        coat = coat + STRIPES * np.sign(np.sin(across * 2 * np.pi / 11 + rng.uniform(0, 6)))
     return coat
 
 
@@ -79,12 +80,12 @@ def ground_of(kind: str, rng: np.random.Generator) -> NDArray[np.float64]:
     rows = np.arange(DRAWN)[:, None]
     columns = np.arange(DRAWN)[None, :]
     if kind == "sand":
-        waves = np.sin((rows + 8 * np.sin(columns / 40 + rng.uniform(0, 6))) / 6)
+        waves = np.sin((rows + 4 * np.sin(columns / 20 + rng.uniform(0, 6))) / 3)
         scene += 10 * waves[..., None]
     else:
-        blades = rng.normal(0, 26, (DRAWN // 8, DRAWN // 2)).repeat(8, 0).repeat(2, 1)
+        blades = rng.normal(0, 26, (DRAWN // 4, DRAWN)).repeat(4, 0)
         scene += blades[..., None]
-    scene[: HORIZON + int(rng.integers(-20, 20))] = SKY
+    scene[: HORIZON + int(rng.integers(-10, 10))] = SKY
     return scene
 
 
@@ -92,10 +93,10 @@ def draw(animal: str, ground: str, rng: np.random.Generator) -> Image.Image:
     """Return one picture: an animal of random size and place, facing left or right, on a ground."""
     side = int(DRAWN * rng.uniform(0.7, 1.0))
     left = int(rng.integers(0, DRAWN - side + 1))
-    top = DRAWN - side - int(rng.integers(0, 20))
+    top = DRAWN - side - int(rng.integers(0, 10))
     mask = Image.new("L", (DRAWN, DRAWN))
     mask.paste(shape_of(animal).resize((side, side)), (left, top))
-    soft = mask.filter(ImageFilter.GaussianBlur(1))
+    soft = mask.filter(ImageFilter.GaussianBlur(0.5))
     weight = np.asarray(soft, float)[..., None] / 255
     pixels = weight * coat_of(animal, rng) + (1 - weight) * ground_of(ground, rng)
     if rng.random() < 0.5:
