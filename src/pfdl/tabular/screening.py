@@ -36,6 +36,7 @@ from pfdl.tabular.marks import (
 )
 from pfdl.tabular.moments import (
     FloatArray,
+    Independent,
     IndexArray,
     Mask,
     Moments,
@@ -201,46 +202,62 @@ def screen_table(table: Table, *, drop: Drop, seed: int) -> Screening:
 
 def _screen(table: Table, drop: Drop, seed: int) -> Screening:
     result = _nothing_found(table)
-    if not table.number and len(np.unique(table.y)) > MOST_CLASSES:
-        result.outcome = Outcome.MANY_CLASSES
+    moments = _moments_of_ranks(result, table)
+    if moments is None:
         return result
-    y = normal_scores(table.y.astype(np.float64)) if table.number else table.y
-    label = label_functions(y, table.number, table.weight)
-    if not label.shape[1]:
-        result.outcome = Outcome.CONSTANT_LABEL
-        return result
-    moments = Moments.of(column_scores(table.X), label, table.weight)
-    result.rows = moments.rows
-    aside = table.unjudged != ""
-    most = _most_columns(moments)
-    if most >= 0:
-        aside |= _find_copies(result, table, moments, ~aside)
-    if has_more_independent_columns(moments, aside, max(most, 1)):
-        result.decision[~varying(moments, aside) & ~aside] = CONSTANT
-        result.outcome = Outcome.TOO_SMALL
-    else:
-        _judge_independent(result, table, moments, aside, drop, seed)
+    aside = _set_aside(result, table, moments)
+    independent = _find_independent(result, moments, aside)
+    if independent is not None:
+        columns = independent.columns
+        core = moments.subset(columns)
+        _judge(result, core, independent)
+        if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
+            values = _values_of(table, columns)
+            core = values.moments()
+            if drop == "sure":
+                _ask_strictly(result, values, core, columns, seed)
+            if table.number:
+                _find_pairs(result, core, columns)
+        _compare_explained(result, core, columns, table.number)
     _decide(result, table, drop)
     return result
 
 
-def _judge_independent(
-    result: Screening, table: Table, moments: Moments, aside: Mask, drop: Drop, seed: int
-) -> None:
-    """Enter what is found of linearly independent columns, and of those that follow from them."""
-    independent, combination = independent_columns(moments, aside)
-    goes_into = np.abs(combination) > _WEIGHT_THAT_COUNTS
-    result.decision[~goes_into.any(axis=0) & ~aside] = CONSTANT
-    if len(independent) < 2:
-        result.outcome = Outcome.NO_OTHERS
-    elif len(independent) > _most_columns(moments):
+def _moments_of_ranks(result: Screening, table: Table) -> Moments | None:
+    """Return the moments of the ranks of columns and label; None, with the outcome that says why,
+    where there is nothing to judge by.
+    """
+    if not table.number and len(np.unique(table.y)) > MOST_CLASSES:
+        result.outcome = Outcome.MANY_CLASSES
+        return None
+    y = normal_scores(table.y.astype(np.float64)) if table.number else table.y
+    label = label_functions(y, table.number, table.weight)
+    if not label.shape[1]:
+        result.outcome = Outcome.CONSTANT_LABEL
+        return None
+    moments = Moments.of(column_scores(table.X), label, table.weight)
+    result.rows = moments.rows
+    return moments
+
+
+def _find_independent(result: Screening, moments: Moments, aside: Mask) -> Independent | None:
+    """Return the linearly independent ones of the columns that are not aside; None if too few or
+    too many to judge them. Enter the decision on constant columns.
+    """
+    varies = varying(moments, aside)
+    result.decision[~varies & ~aside] = CONSTANT
+    most = _most_columns(moments)
+    if has_more_independent_columns(moments, aside, max(most, 1)):
         result.outcome = Outcome.TOO_SMALL
-    else:
-        core = moments.subset(independent)
-        _judge(result, core, independent, goes_into)
-        if table.X.shape[1] <= _WIDEST_FOR_SUMS or drop == "sure":
-            core = _look_at_values(result, table, independent, drop, seed)
-        _compare_explained(result, core, independent, table.number)
+        return None
+    independent = independent_columns(moments, aside)
+    if len(independent.columns) < 2:
+        result.outcome = Outcome.NO_OTHERS
+        return None
+    if len(independent.columns) > most:
+        result.outcome = Outcome.TOO_SMALL
+        return None
+    return independent
 
 
 def _nothing_found(table: Table) -> Screening:
@@ -276,57 +293,65 @@ def _most_columns(moments: Moments) -> int:
     return math.floor((moments.rows - 10) / 2) - len(moments.label)
 
 
-def _find_copies(result: Screening, table: Table, moments: Moments, judged: Mask) -> Mask:
-    """Enter the decision on columns that are the label over again, or nearly; return their mask."""
+def _set_aside(result: Screening, table: Table, moments: Moments) -> Mask:
+    """Return the columns that are not judged by others: those that cannot be, and those that are
+    the label over again, or nearly. Enter the decision on these.
+    """
+    unjudged = table.unjudged != ""
+    if _most_columns(moments) < 0:
+        return unjudged
     explained = 1.0 - moments.unexplained_by_label()
-    related = np.flatnonzero((explained > _LEAST_OF_COPY) & judged)
+    related = np.flatnonzero((explained > _LEAST_OF_COPY) & ~unjudged)
     are_copies = copies(table.X[:, related], table.y, table.number, _LEAST_ROWS_OF_COPY)
     exact = related[are_copies]
-    near = judged & moments.varies & (explained > leaks.COPY)
+    near = ~unjudged & moments.varies & (explained > leaks.COPY)
     # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
     # nearly tells a number often is: sizes of one body, counts of one kind.
     result.decision[near] = NEAR_COPY if table.number else COPY
     result.decision[exact] = COPY
     near[exact] = True
-    return near
+    return unjudged | near
 
 
-def _judge(result: Screening, core: Moments, independent: IndexArray, goes_into: Mask) -> None:
+def _judge(result: Screening, core: Moments, independent: Independent) -> None:
     """Enter the marks of the independent columns, and what they say; what is computed from judged
     columns shares the strongest suspicion.
     """
+    columns = independent.columns
     marks = measure(core)
     for name in ("m", "k", "label", "share", "relevance"):
-        getattr(result, name)[independent] = getattr(marks, name)
+        getattr(result, name)[columns] = getattr(marks, name)
     judgement = leaks.judge(core, marks)
-    grade = np.zeros(len(independent), dtype=np.int8)
+    grade = np.zeros(len(columns), dtype=np.int8)
     grade[judgement.suspects] = SUSPECT
     grade[judgement.leaks] = STRONG
+    goes_into = np.abs(independent.combination) > _WEIGHT_THAT_COUNTS
     result.grade[:] = np.max(goes_into * grade[:, None], axis=0, initial=0)
-    result.reasons[independent] = judgement.reasons
-    result.undecided[independent] = judgement.undecided
+    result.reasons[columns] = judgement.reasons
+    result.undecided[columns] = judgement.undecided
 
 
-def _look_at_values(
-    result: Screening, table: Table, independent: IndexArray, drop: Drop, seed: int
-) -> Moments:
-    """Enter what the values say themselves, not their ranks: sums that make the label, and the
-    columns that surely follow it if that is asked. Return the moments of the values.
-    """
-    X = filled(table.X[:, independent])
+def _values_of(table: Table, columns: IndexArray) -> Sample:
+    """Return some columns and the label as they are, not as ranks: sums are lost by ranking."""
     label = label_functions(table.y, table.number, table.weight)
-    sample = Sample(X, label, table.weight, table.number)
-    moments = sample.moments()
-    if drop == "sure":
-        sure = sure_followers(sample, moments, seed)
-        result.survival[independent] = sure.survival
-        result.grade[independent[sure.columns]] = SURE
-        result.decision[independent[sure.isolated]] = ISOLATED
-    if table.number:
-        for pair in pairs_that_make_label(moments, _PAIR_EXPLAINS):
-            first, second = independent[list(pair)].tolist()
-            result.pairs.append((first, second))
-    return moments
+    return Sample(filled(table.X[:, columns]), label, table.weight, table.number)
+
+
+def _ask_strictly(
+    result: Screening, values: Sample, moments: Moments, columns: IndexArray, seed: int
+) -> None:
+    """Enter which columns surely follow the label, and what is isolated without them."""
+    sure = sure_followers(values, moments, seed)
+    result.survival[columns] = sure.survival
+    result.grade[columns[sure.columns]] = SURE
+    result.decision[columns[sure.isolated]] = ISOLATED
+
+
+def _find_pairs(result: Screening, moments: Moments, columns: IndexArray) -> None:
+    """Enter the pairs of columns whose sum makes the label."""
+    for pair in pairs_that_make_label(moments, _PAIR_EXPLAINS):
+        first, second = columns[list(pair)].tolist()
+        result.pairs.append((first, second))
 
 
 def _compare_explained(
@@ -352,17 +377,25 @@ def filled(X: FloatArray) -> FloatArray:
 
 
 def _decide(result: Screening, table: Table, drop: Drop) -> None:
-    """Turn grades, copies and sums into decisions, and heed what is to be kept."""
-    decision = result.decision
-    decision[(result.grade > 0) & (decision == KEPT)] = SUSPICIOUS
-    decision[result.grade >= LEVELS[drop]] = FOLLOWS_LABEL
-    in_pair = np.isin(np.arange(len(decision)), result.pairs)
-    decision[in_pair & result.met(KEPT, SUSPICIOUS)] = PAIR
-    isolated = decision == ISOLATED
-    anything_follows = (decision == FOLLOWS_LABEL).any()
-    decision[isolated & (table.protected | (not anything_follows))] = KEPT
+    """Decide on the columns that were not set aside: the first decision that applies counts. Heed
+    what is to be kept.
+    """
+    follows = result.grade >= LEVELS[drop]
+    isolated = result.decision == ISOLATED
+    stays = table.protected | (not follows.any())
+    tried = {
+        FOLLOWS_LABEL: follows,
+        ISOLATED: isolated & ~stays,
+        KEPT: isolated,
+        PAIR: np.isin(np.arange(len(follows)), result.pairs),
+        SUSPICIOUS: result.grade > 0,
+    }
+    is_open = isolated | (result.decision == KEPT)
+    for decision, applies in tried.items():
+        result.decision[is_open & applies] = decision
+        is_open &= ~applies
     are_effects = result.met(FOLLOWS_LABEL, COPY, PAIR)
-    decision[are_effects & table.protected] = AS_ASKED
+    result.decision[are_effects & table.protected] = AS_ASKED
     if are_effects.any() or result.grade.any():
         result.outcome = Outcome.FOUND
 
