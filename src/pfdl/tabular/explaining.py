@@ -51,59 +51,62 @@ def _about_table(result: Screening, names: Sequence[str]) -> list[str]:
 
 def _about_columns(result: Screening, names: Sequence[str]) -> list[str]:
     """Return a sentence for each decision that columns met with."""
-    sentences = []
+
+    def say(words: str, columns: Mask) -> list[str]:
+        return [words.format(_listed(_chosen(names, columns)))] if columns.any() else []
+
     strong = _kept_though_strong(result)
-    suspicious = result.decision == screening.SUSPICIOUS
-    for columns, words in (
-        (
-            result.decision == screening.FOLLOWS_LABEL,
+    return [
+        *say(
             f"Behaving like an effect of the label: {{}}. {CAUSES}. Left out.",
+            result.met(screening.FOLLOWS_LABEL),
         ),
-        (
-            result.decision == screening.COPY,
+        *say(
             "The label over again: {}. Left out, as what is computed from the label is not known"
             " before it.",
+            result.met(screening.COPY),
         ),
-        (
-            result.decision == screening.AS_ASKED,
+        *say(
             "Behaving like an effect of the label, but kept as asked: {}.",
+            result.met(screening.AS_ASKED),
         ),
-        (strong, f"Behaving like an effect of the label: {{}}. {CAUSES}. Kept, as not sure."),
-        (
-            suspicious & ~strong,
+        *say(f"Behaving like an effect of the label: {{}}. {CAUSES}. Kept, as not sure.", strong),
+        *say(
             "Suspected of being an effect of the label: {}. Kept: many such columns are honest.",
+            result.met(screening.SUSPICIOUS) & ~strong,
         ),
-    ):
-        if columns.any():
-            sentences.append(words.format(_listed(_chosen(names, columns))))
-    sentences += _about_pairs(result, names)
-    clearest = (result.grade > 0) & (result.grade == result.grade.max())
-    if clearest.any() and not math.isnan(result.explained_without):
-        sentences.append(
-            f"Without {_listed(_chosen(names, clearest))} the columns explain"
-            f" {_percent(result.explained_without)} of the label in this sample, with all of them"
-            f" {_percent(result.explained)}."
-        )
-    for columns, words in (
-        (result.decision == screening.ISOLATED, "Left out then, too, as adding nothing: {}."),
-        (
-            result.undecided,
+        *_about_pairs(result, names),
+        *_about_explained(result, names),
+        *say(
+            "Left out then, too, as adding nothing: {}.",
+            result.met(screening.ISOLATED),
+        ),
+        *say(
             "Not to be judged, though the label tells much of it: {}. The other columns tell too"
             " little of it.",
+            result.undecided,
         ),
-        (
-            result.decision == screening.NEAR_COPY,
+        *say(
             "Nearly a copy of the label: {}. Leave out what was computed from it, or is known"
             " after it.",
+            result.met(screening.NEAR_COPY),
         ),
-        (
-            result.decision == screening.IDENTIFIER,
+        *say(
             "Numbering the rows: {}. Leave out what only identifies.",
+            result.met(screening.IDENTIFIER),
         ),
-    ):
-        if columns.any():
-            sentences.append(words.format(_listed(_chosen(names, columns))))
-    return sentences
+    ]
+
+
+def _about_explained(result: Screening, names: Sequence[str]) -> list[str]:
+    clearest = (result.grade > 0) & (result.grade == result.grade.max())
+    if math.isnan(result.explained_without) or not clearest.any():
+        return []
+    return [
+        f"Without {_listed(_chosen(names, clearest))} the columns explain"
+        f" {_percent(result.explained_without)} of the label in this sample, with all of them"
+        f" {_percent(result.explained)}."
+    ]
 
 
 def _about_pairs(result: Screening, names: Sequence[str]) -> list[str]:

@@ -297,20 +297,20 @@ def _set_aside(result: Screening, table: Table, moments: Moments) -> Mask:
     """Return the columns that are not judged by others: those that cannot be, and those that are
     the label over again, or nearly. Enter the decision on these.
     """
-    unjudged = table.unjudged != ""
+    unjudged: Mask = np.asarray(table.unjudged != "")
     if _most_columns(moments) < 0:
         return unjudged
     explained = 1.0 - moments.unexplained_by_label()
     related = np.flatnonzero((explained > _LEAST_OF_COPY) & ~unjudged)
     are_copies = copies(table.X[:, related], table.y, table.number, _LEAST_ROWS_OF_COPY)
     exact = related[are_copies]
-    near = ~unjudged & moments.varies & (explained > leaks.COPY)
+    near: Mask = ~unjudged & moments.varies & (explained > leaks.COPY)
     # A column that nearly tells the class is hardly ever honest (1 of 362 tables); one that
     # nearly tells a number often is: sizes of one body, counts of one kind.
     result.decision[near] = NEAR_COPY if table.number else COPY
     result.decision[exact] = COPY
     near[exact] = True
-    return unjudged | near
+    return np.asarray(unjudged | near)
 
 
 def _judge(result: Screening, core: Moments, independent: Independent) -> None:
