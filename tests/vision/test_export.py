@@ -42,3 +42,11 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match="exporting needs onnxruntime"):
         export(trained(tmp_path), tmp_path / "out")
+
+
+def test_a_model_of_features_is_refused_with_a_sentence(tmp_path):
+    model = trained(tmp_path)
+    of_features = model._replace(config=ModelConfig("readout", ("a", "b"), 1, num_features=4))
+    with pytest.raises(ValueError, match="the model reads 4 features, no images"):
+        export(of_features, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -231,8 +231,13 @@ def export(trained: TrainedModel, folder: Path) -> list[Path]:
 
     Raises:
         ImportError: If ONNX or ONNX Runtime is not installed.
-        ValueError: If the two disagree.
+        ValueError: If the two disagree, or the model reads features in place of images.
     """
+    if trained.config.num_features:
+        raise ValueError(
+            f"the model reads {trained.config.num_features} features, no images, and is not"
+            " exported; train one on images."
+        )
     content = _to_onnx(trained)
     size = trained.config.image_size
     preprocessing = {
