@@ -1,4 +1,8 @@
+import shutil
+import subprocess
+import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +11,7 @@ import torch
 from pfdl.data import ContextImages, context_images, make_split, open_images
 from pfdl.data.context_images import HIDDEN_CONTEXT, INDEX, PIXELS, StoredImages, store_images
 from tests.data.image_files import encoded, grid, make_folder, noise
+from tests.processes import Forked
 from tests.vision.tiny_images import TinySource
 
 
@@ -168,3 +173,23 @@ def test_an_image_of_another_size_or_content_is_refused(source, tmp_path):
     ):
         with pytest.raises(ValueError, match="is not stored in the size"):
             stored.load(*asked)
+
+
+def store():
+    try:
+        store_images(TinySource(), Path(sys.argv[1]), 8)
+    except OSError as error:
+        print(error)
+
+
+def test_a_disk_that_is_full_is_an_error_and_not_the_end_of_python(tmp_path):
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=8192", "tmpfs", tmp_path]
+    if shutil.which("mount") is None or subprocess.run(mounted, capture_output=True).returncode:
+        pytest.skip("only the administrator may mount a file system")
+    try:
+        stored = Forked(store, tmp_path / "stored")
+        assert stored.finish() == 0
+        assert "No space left on device" in stored.stdout
+        assert not list((tmp_path / "stored").iterdir())
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)

@@ -211,14 +211,19 @@ def store_images(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / INDEX).unlink(missing_ok=True)
     partial = folder / f"{TEMPORARY}{PIXELS}"
-    pixels = np.lib.format.open_memmap(
-        partial, mode="w+", dtype=np.uint8, shape=(len(samples), 3, size, size)
-    )
-    for row, image in enumerate(load_in_threads(source, samples, size)):
-        pixels[row] = image.numpy()
-        on_progress(row + 1, len(samples))
-    pixels.flush()
-    partial.replace(folder / PIXELS)
+    shape = (len(samples), 3, size, size)
+    try:
+        # Not through a memory map: what a full disk does not take ends Python there
+        with partial.open("wb") as stream:
+            about = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, about)
+            for row, image in enumerate(load_in_threads(source, samples, size)):
+                stream.write(image.numpy().tobytes())
+                on_progress(row + 1, len(samples))
+        partial.replace(folder / PIXELS)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
     write_json(folder / INDEX, index)  # last: with it both are complete
     return folder
 
