@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 from scipy import stats
 
 from pfdl.data import make_mmads
@@ -36,6 +36,8 @@ def others_than(columns: list[int]) -> list[int]:
 @example(seed=565, dropped=[0, 2, 3])  # there is nothing to explain of the columns left
 def test_m_k_and_share_equal_explicit_regressions(seed, dropped):
     X, y = correlated_table(seed)
+    # Beside columns that are nearly one, the ridge of 1e-10 on each variance counts for more
+    assume(np.linalg.cond(np.corrcoef(X.T)) < 1e6)
     label = label_of(y)
     measured = measure_given(moments_of(X, label), dropped)
     for place, j in enumerate(others_than(dropped)):
