@@ -9,9 +9,11 @@ import pytest
 from lab.tests.report.made_up import EVIDENCE, needs_evidence, write_config
 from scipy import stats
 
+from pfdl.runs import read_run
 from pfdl_lab.mmads.paper import CELLS, PAPER
 from pfdl_lab.pairing import holm
 from pfdl_lab.register import declared_tests, figures_of, make_register, write_register
+from pfdl_lab.report.reading import Columns, read_results
 
 RATIOS = ("1:5", "1:3", "1:1", "2:1", "3:1", "4:1", "5:1")
 FAMILY = {
@@ -137,6 +139,14 @@ def test_the_register_is_what_the_records_say(tmp_path):
     made.to_csv(tmp_path / "declared.csv", index=False, float_format="%.5g")
     again, kept = (pd.read_csv(folder / "declared.csv") for folder in (tmp_path, EVIDENCE))
     pd.testing.assert_frame_equal(again, kept, rtol=1e-3, atol=1e-6)
+
+
+def test_every_study_is_a_run_that_can_be_read():
+    needs_evidence()
+    for folder in (path for path in EVIDENCE.iterdir() if path.is_dir()):
+        problems = []
+        results = read_results(read_run(folder), Columns(), problems)
+        assert (len(results) > 0, problems) == (True, []), folder
 
 
 def test_every_primary_test_is_a_question_of_its_own():
