@@ -119,7 +119,7 @@ def test_a_table_is_judged_and_the_records_are_summed_up(table):
 
 def test_a_stored_run_says_what_the_run_said(table, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "read_tables", lambda kind, half: iter([table]))
-    monkeypatch.setattr(experiment, "open_table", lambda kind, name: table)
+    monkeypatch.setattr(experiment, "open_table", lambda *_: table)
     results = experiment.run(LeaksConfig(drawn=1, slow=False), tmp_path)
     stored = read_results(read_run(tmp_path), section.COLUMNS, [])
     shown, read = (section.build(None, one).blocks for one in (results, stored))

@@ -229,6 +229,7 @@ def train_row(
     ).to(device)
     lines: list[dict[str, Any]] = []
 
+    @torch.no_grad()
     def look(step: int) -> None:
         line: dict[str, float] = {"step": step}
         line |= {f"{name}_accuracy": measure(network, *part)[0] for name, part in parts.items()}

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,39 +173,48 @@ class ImageData:
         test = part("test")
         held_out = part("validation") if validation else Samples(*(one[:0] for one in train))
         if network == FROZEN:
-            mean = train.inputs.float().mean(0)
-            deviation = train.inputs.float().std(0).clamp(min=1e-6)
-            train, held_out, test = (
-                part._replace(inputs=(part.inputs.float() - mean) / deviation)
-                for part in (train, held_out, test)
-            )
-        rows = {row.path: number for number, row in enumerate(manifest.rows_of("test"))}
-        tests = {}
-        for ratio in RATIOS:
-            if f"test-{ratio}" in manifest.set_names:
-                numbers = [rows[row.path] for row in manifest.rows_of(f"test-{ratio}")]
-                tests[ratio] = torch.tensor(numbers)
-
-        def context_features() -> Tensor:
-            known = torch.cat([train.inputs, held_out.inputs])
-            if network == FROZEN:
-                return known
-            if network == PRETRAINED:
-                return embed(
-                    torch.split(known, BATCH), "cuda" if torch.cuda.is_available() else "cpu"
-                )
-            return image_statistics(known)
-
-        tests[WHOLE] = torch.arange(len(rows))
+            train, held_out, test = _standardised(train, held_out, test)
         return Split(
             train,
             held_out,
             test,
-            tests,
+            _tests(manifest),
             len(manifest.classes),
             manifest.has_contexts,
-            context_features,
+            partial(_context_features, network, train, held_out),
         )
+
+
+def _standardised(train: Samples, *others: Samples) -> list[Samples]:
+    """Return samples scaled by the mean and the deviation of the first."""
+    mean = train.inputs.float().mean(0)
+    deviation = train.inputs.float().std(0).clamp(min=1e-6)
+    return [
+        part._replace(inputs=(part.inputs.float() - mean) / deviation) for part in (train, *others)
+    ]
+
+
+def _tests(manifest: Manifest) -> dict[str, Tensor]:
+    """Return the rows of the test side that each test takes."""
+    rows = {row.path: number for number, row in enumerate(manifest.rows_of("test"))}
+    tests = {}
+    for ratio in RATIOS:
+        if f"test-{ratio}" in manifest.set_names:
+            numbers = [rows[row.path] for row in manifest.rows_of(f"test-{ratio}")]
+            tests[ratio] = torch.tensor(numbers)
+    return {**tests, WHOLE: torch.arange(len(rows))}
+
+
+def _context_features(network: str, train: Samples, held_out: Samples) -> Tensor:
+    """Return what contexts are inferred from: features of the pretrained network, or colours and
+    textures.
+    """
+    known = torch.cat([train.inputs, held_out.inputs])
+    if network == FROZEN:
+        return known
+    if network == PRETRAINED:
+        return embed(torch.split(known, BATCH), "cuda" if torch.cuda.is_available() else "cpu")
+    return image_statistics(known)
 
 
 class _Grouped:

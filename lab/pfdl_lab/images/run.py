@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import product
@@ -36,10 +36,10 @@ from pfdl_lab.images.config import ImagesConfig
 from pfdl_lab.images.data import ImageData, Split, fingerprint
 from pfdl_lab.images.inferred import INFERRED, contexts_for, infer, kinds_needed
 from pfdl_lab.images.networks import FEATURES, FROZEN, make_network, write_features
-from pfdl_lab.images.rows import find_row
-from pfdl_lab.images.testing import LAST, Tester
+from pfdl_lab.images.rows import Row, find_row
+from pfdl_lab.images.testing import LAST, Refit, Tester
 from pfdl_lab.progress import report
-from pfdl_lab.training import DivergedError, Progress, train_row
+from pfdl_lab.training import DivergedError, Progress, Samples, train_row
 from pfdl_lab.workers import IN_SEQUENCE, Execution
 
 KIND = "images"
@@ -98,6 +98,42 @@ def run(
             name: _rows_for(config, places[name], sources[name], execution.console)
             for name in places
         }
+    tasks, inferences = _plan(config, places, sources, rows)
+    settings = {
+        **asdict(config),
+        **config.training,
+        "datasets": list(map(asdict, datasets)),
+        **execution.settings,
+    }
+    may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
+    folder = output / "images"
+    with claim(output, KIND, settings, may_change=may_change):
+        share: dict[str, Any] = {"datasets": places, "folder": folder}
+        contexts: Contexts = {}
+        if unfinished(tasks, output / "cells"):
+            for name, source in sources.items():
+                if source is not None:
+                    sizes = {find_row(row).image_size or config.size for row in rows[name]}
+                    _store(source, folder / name, sizes, config, execution.device)
+            infer = partial(infer_task, **share)
+            found = run_grid(infer, inferences, output / "contexts", execution)
+            for task, (_, line) in zip(inferences, found.iterrows(), strict=True):
+                key = (task["data"], task["seed"], task["contexts"])
+                contexts[key] = torch.tensor(line["contexts"])
+        function = partial(run_task, **share, contexts=contexts, device=execution.device)
+        results = run_grid(function, tasks, output / "cells", execution)
+        finish(results[list(COLUMNS)], output, "contexts", "cells")
+        shutil.rmtree(folder, ignore_errors=True)  # an interrupted run finds the images again
+    return results
+
+
+def _plan(
+    config: ImagesConfig,
+    places: Mapping[str, ImageData],
+    sources: Mapping[str, ContextSource | None],
+    rows: Mapping[str, Sequence[str]],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return a task for each training, and one for each inference of contexts that they need."""
     prints = {name: fingerprint(source) for name, source in sources.items()}
     judging = config.validation > 0 and config.select == "worst-group"
     tasks = list[dict[str, Any]]()
@@ -114,34 +150,17 @@ def run(
         tasks += [{**known, "row": row} for row in rows[name]]
         kinds = kinds_needed(rows[name], judging=judging)
         inferences += [{**known, "contexts": kind} for kind in kinds]
-    settings = {
-        **asdict(config),
-        **config.training,
-        "datasets": list(map(asdict, datasets)),
-        **execution.settings,
-    }
-    may_change = ("rows", "seeds", "first_seed", "datasets", *execution.settings)
-    folder = output / "images"
-    with claim(output, KIND, settings, may_change=may_change):
-        share: dict[str, Any] = {"datasets": places, "folder": folder}
-        contexts: Contexts = {}
-        if unfinished(tasks, output / "cells"):
-            for name, source in sources.items():
-                if source is not None:
-                    for size in {find_row(row).image_size or config.size for row in rows[name]}:
-                        place = store_images(source, folder / f"{name}-{size}", size)
-                        if config.backbone == FROZEN and not (place / FEATURES).exists():
-                            write_features(place, execution.device)
-            infer = partial(infer_task, **share)
-            found = run_grid(infer, inferences, output / "contexts", execution)
-            for task, (_, line) in zip(inferences, found.iterrows(), strict=True):
-                key = (task["data"], task["seed"], task["contexts"])
-                contexts[key] = torch.tensor(line["contexts"])
-        function = partial(run_task, **share, contexts=contexts, device=execution.device)
-        results = run_grid(function, tasks, output / "cells", execution)
-        finish(results[list(COLUMNS)], output, "contexts", "cells")
-        shutil.rmtree(folder, ignore_errors=True)  # an interrupted run finds the images again
-    return results
+    return tasks, inferences
+
+
+def _store(
+    source: ContextSource, folder: Path, sizes: Iterable[int], config: ImagesConfig, device: str
+) -> None:
+    """Store images in each size, and their features if those are trained on."""
+    for size in sizes:
+        place = store_images(source, folder.with_name(f"{folder.name}-{size}"), size)
+        if config.backbone == FROZEN and not (place / FEATURES).exists():
+            write_features(place, device)
 
 
 def _rows_for(
@@ -238,19 +257,7 @@ def run_task(
     environments, judged = contexts_for(what.contexts, split, find)
     if how.validation and how.select == "worst-group" and what.contexts not in ("known", "halves"):
         judged = contexts_for("inferred", split, find)[1]
-    training = TrainingConfig(
-        objective=what.objective,
-        objective_settings=what.settings,
-        epochs=how.epochs,
-        decay_every=how.decay_every,
-        batch_size=what.batch_size or how.batch_size,
-        learning_rate=what.learning_rate or how.learning_rate,
-        weight_decay=what.weight_decay,
-        sampler=what.sampler,
-        augment="flip-shift" if split.train.inputs.dim() == 4 else "none",
-        precision=how.precision if device.startswith("cuda") else "32",
-        seed=seed,
-    )
+    training = _training(what, how, split, seed, device)
     off = round(what.until * how.epochs)
     tester = Tester(
         split, judged, how, switch_off_after=off, batch_size=training.batch_size, device=device
@@ -258,22 +265,11 @@ def run_task(
     _choose_algorithms(device, how.deterministic)
     torch.manual_seed(seed)  # rows of one seed start from the same weights
     model = make_network(network, split.train.inputs, split.classes, width=what.width)
-    refit_on, known = (
-        (split.train, environments) if what.refit == "train" else (split.validation, judged)
-    )
-    refits = what.refit != "no" and _can_refit(refit_on.labels, known)
-
-    def refit(network: nn.Module) -> nn.Module:
-        """Refit the last layer so that all groups count equally; with one context or too few images
-        it stays.
-        """
-        if not refits:
-            return network
-        features = embed(network, refit_on.inputs, device=device)
-        readout = refit_readout(
-            features, refit_on.labels, known, num_classes=split.classes, seed=seed
-        )
-        return with_readout(network, readout).to(device)
+    refit = None
+    if what.refit == "train":
+        refit = _refitting(split.train, environments, split.classes, seed, device)
+    elif what.refit == "held-out":
+        refit = _refitting(split.validation, judged, split.classes, seed, device)
 
     def after_epoch(progress: Progress) -> None:
         report(progress.epoch, how.epochs)
@@ -294,7 +290,7 @@ def run_task(
         values = {ESS: metrics.get("effective_sample_size", 1.0)}
         values |= {name: metrics[name] for name in OF_ALL if name in metrics}
         if what.refit != "no":
-            values[REFITTED] = float(refits)
+            values[REFITTED] = float(refit is not None)
         tester.finish(model, refit)
     except DivergedError:
         values = {DIVERGED: 1.0}
@@ -302,20 +298,47 @@ def run_task(
     if what.contexts in INFERRED:
         values[NUMBER] = len(set(environments.tolist()))
         if split.has_contexts:
-            values[AGREEMENT] = float(
-                normalized_mutual_info_score(split.train.contexts, environments)
-            )
+            agreement = normalized_mutual_info_score(split.train.contexts, environments)
+            values[AGREEMENT] = float(agreement)
     tester.note(LAST, values)
     backbone = datasets[data].own_network or how.backbone
     return [{"backbone": backbone, **line} for line in tester.lines]
 
 
-def _can_refit(labels: Tensor, contexts: Tensor) -> bool:
+def _training(what: Row, how: ImagesConfig, split: Split, seed: int, device: str) -> TrainingConfig:
+    """Return how a row is trained."""
+    return TrainingConfig(
+        objective=what.objective,
+        objective_settings=what.settings,
+        epochs=how.epochs,
+        decay_every=how.decay_every,
+        batch_size=what.batch_size or how.batch_size,
+        learning_rate=what.learning_rate or how.learning_rate,
+        weight_decay=what.weight_decay,
+        sampler=what.sampler,
+        augment="flip-shift" if split.train.inputs.dim() == 4 else "none",
+        precision=how.precision if device.startswith("cuda") else "32",
+        seed=seed,
+    )
+
+
+def _refitting(
+    samples: Samples, contexts: Tensor, classes: int, seed: int, device: str
+) -> Refit | None:
+    """Return what refits the last layer so that all groups count equally; None with one context or
+    too few images.
+    """
     try:
-        large_groups(labels.numpy(), contexts)
+        large_groups(samples.labels.numpy(), contexts)
     except ValueError:
-        return False
-    return True
+        return None
+
+    def refit(network: nn.Module) -> nn.Module:
+        features = embed(network, samples.inputs, device=device)
+        readout = refit_readout(features, samples.labels, contexts, num_classes=classes, seed=seed)
+        return with_readout(network, readout).to(device)
+
+    return refit
 
 
 def _choose_algorithms(device: str, deterministic: bool) -> None:

@@ -28,6 +28,7 @@ CHOSEN = "chosen"
 mixture.
 """
 
+Refit = Callable[[nn.Module], nn.Module]
 EARLY_EPOCHS = (1, 2, 5)
 """Where networks are tested along the training, they are tested after these epochs, too."""
 
@@ -97,18 +98,18 @@ class Tester:
                 if isinstance(part, PartialDecorrelation):
                     part.weight = 0.0
 
-    def finish(self, model: nn.Module, refit: Callable[[nn.Module], nn.Module]) -> None:
+    def finish(self, model: nn.Module, refit: Refit | None) -> None:
         """Test the last weights and those that were best on the validation samples.
 
         Args:
             model: The trained network.
-            refit: What is done to a network before it is tested.
+            refit: What is done to a network before it is tested, if anything.
         """
-        self.note(LAST, self.accuracies(refit(model)))
+        self.note(LAST, self.accuracies(refit(model) if refit else model))
         if self.best_weights:
             model.load_state_dict(self.best_weights)
             chosen = {VALIDATION: 100 * self.best_scores[0], "epoch": self.best_epoch}
-            self.note(CHOSEN, {**self.accuracies(refit(model)), **chosen})
+            self.note(CHOSEN, {**self.accuracies(refit(model) if refit else model), **chosen})
 
     def accuracies(self, model: nn.Module) -> dict[str, float]:
         """Return accuracy in percent by test; of the whole test side also that of its worst group

@@ -98,7 +98,7 @@ def tasks(config: LeaksConfig) -> list[Record]:
 def judge_table(kind: Kind, half: Half, item: str, slow: bool) -> list[Record]:
     """Screen one table as it is, and with leaks in it."""
     is_drawn = item.startswith(f"{DRAWN}/")
-    return judge(draw_table(kind, half, item) if is_drawn else open_table(kind, item), slow)
+    return judge(draw_table(kind, half, item) if is_drawn else open_table(kind, half, item), slow)
 
 
 def judge(table: RealTable, slow: bool) -> list[Record]:

