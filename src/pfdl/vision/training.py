@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -152,10 +152,11 @@ def train(
         if state is not None:
             keeper.restore(state)
         del state  # as large as the model
-        writer = held.enter_context(_tensorboard(folder)) if tensorboard and _can_log() else None
+        board = _Board(folder, logs=tensorboard and rank() == 0)
+        held.callback(board.close)
         validation = data.validation_loader(fabric.device)
         try:
-            _run(keeper, validation, _Teller(loop, shows), writer)
+            _run(keeper, validation, _Teller(loop, shows), board)
         except OSError:
             check_folder(folder)  # without it another file fails first, and less clearly
             raise
@@ -232,7 +233,7 @@ class _Teller:
 
 
 def _run(
-    keeper: RunKeeper, validation: DataLoader[Any] | None, teller: _Teller, writer: Any
+    keeper: RunKeeper, validation: DataLoader[Any] | None, teller: _Teller, board: _Board
 ) -> None:
     """Train what is left of a run, and keep it in its folder."""
     loop = keeper.loop
@@ -249,43 +250,39 @@ def _run(
             row |= loop.end_epoch()
             row |= figures
             keeper.after_epoch(row)
-            if writer is not None:
-                for name, value in row.items():
-                    writer.add_scalar(name, value, loop.epoch - 1)
+            board.write(row, loop.epoch - 1)
             teller.after_epoch(row)
         keeper.finish()
 
 
-def _can_log() -> bool:
-    """Return whether this process logs, and TensorBoard is installed."""
-    return rank() == 0 and find_spec("tensorboard") is not None
+class _Board:
+    """TensorBoard's log in a run folder, begun when there is something to write.
 
+    Args:
+        folder: The run folder.
+        logs: Whether anything is to be written, where TensorBoard is installed.
+    """
 
-class _LateWriter:
-    """TensorBoard's writer, made when there is something to write."""
+    def __init__(self, folder: Path, *, logs: bool) -> None:
+        self._folder = folder
+        self._logs = logs and find_spec("tensorboard") is not None
+        self._writer: Any = None
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.writer: Any = None
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        """Write one number."""
-        if self.writer is None:
+    def write(self, row: Mapping[str, float], epoch: int) -> None:
+        """Write what was logged of an epoch."""
+        if not self._logs:
+            return
+        if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(self.folder / "tensorboard")
-        self.writer.add_scalar(name, value, step)
+            self._writer = SummaryWriter(self._folder / "tensorboard")
+        for name, value in row.items():
+            self._writer.add_scalar(name, value, epoch)
 
-
-@contextmanager
-def _tensorboard(folder: Path) -> Iterator[_LateWriter]:
-    """Yield what logs into a run folder, and close it unless the folder was removed."""
-    late = _LateWriter(folder)
-    try:
-        yield late
-    finally:
-        if late.writer is not None and folder.exists():
-            late.writer.close()
+    def close(self) -> None:
+        """Write the last of it, unless the folder was removed."""
+        if self._writer is not None and self._folder.exists():
+            self._writer.close()
 
 
 def _say(text: str) -> None:
