@@ -54,6 +54,22 @@ def test_what_goes_with_the_class_by_chance_does_not_matter(found, name):
     assert found[name].images == 120
 
 
+@pytest.mark.parametrize("side", ["top", "bottom", "left", "right"])
+def test_a_frame_counts_on_all_four_sides(side):
+    places = {"top": np.s_[:, :2], "bottom": np.s_[:, -2:], "left": np.s_[..., :2]}
+    place = places.get(side, np.s_[..., -2:])
+    generator = torch.Generator().manual_seed(0)
+    images = []
+    for number in range(80):
+        image = torch.randint(256, (3, 64, 64), generator=generator).byte()
+        image[place] = 0 if number % 2 else 255
+        images.append((image, number % 2))
+    source = open_images(images)
+    properties = find_properties(source, make_split(source, seed=0).rows, 64)
+    (border,) = (test for test in properties if test.name == "brightness of the border")
+    assert border.strength > 0.9
+
+
 def test_what_is_the_same_for_all_is_left_out_and_the_strongest_comes_first(found):
     assert "folder" not in found
     strengths = [one.strength for one in found.values()]

@@ -119,8 +119,9 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     if is_first:
         evaluate_and_print(load_model(folder), source, split, device)
         typer.echo(folder / "model.safetensors")
-        if run.export and not load_model(folder).config.num_features:
-            _export(load_model(folder), folder / "export")
+        trained = load_model(folder)  # on the CPU
+        if run.export and not trained.config.num_features:
+            _export(trained, folder / "export")
 
 
 def _find_split(

@@ -162,8 +162,8 @@ def _read(source: ContextSource, row: ManifestRow, size: int) -> dict[str, Any]:
 
 def _of_pixels(pixels: NDArray[np.float64]) -> dict[str, float]:
     grey = pixels.mean(axis=2)
-    top, bottom, left = grey[:2], grey[-2:], grey[:, :2]
-    border = np.concatenate([top.ravel(), bottom.ravel(), left.ravel()])
+    sides = (grey[:2], grey[-2:], grey[2:-2, :2], grey[2:-2, -2:])
+    border = np.concatenate([side.ravel() for side in sides])
     laplacian = laplace(grey)[1:-1, 1:-1]
     high = pixels.max(axis=2)
     low = pixels.min(axis=2)
