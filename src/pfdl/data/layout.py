@@ -181,11 +181,10 @@ def _misplaced(
 
 def _find_depths(root: Path, places: Sequence[_Place]) -> dict[str, int]:
     """Return how many names most files of each set have."""
-    depths = {}
-    for split in dict.fromkeys(place.split for place in places) or [""]:
-        of_set = [place.names for place in places if place.split == split]
-        depths[split] = _find_depth(root, split, of_set)
-    return depths
+    files: dict[str, list[Sequence[str]]] = {}
+    for place in places:
+        files.setdefault(place.split, []).append(place.names)
+    return {split: _find_depth(root, split, names) for split, names in (files or {"": []}).items()}
 
 
 def _find_depth(root: Path, split: str, files: Sequence[Sequence[str]]) -> int:

@@ -67,22 +67,19 @@ class Manifest:
     def __post_init__(self) -> None:
         for row in self.rows:
             _check_row(row)
-        path, count = (
-            Counter(row.path for row in self.rows).most_common(1)[0] if self.rows else ("", 0)
-        )
-        if count > 1:
-            raise ValueError(f"the manifest names {path!r} twice; make it again with pfdl split.")
+        for path, count in Counter(row.path for row in self.rows).most_common(1):
+            if count > 1:
+                raise ValueError(
+                    f"the manifest names {path!r} twice; make it again with pfdl split."
+                )
         trained = {row.sha256: row.path for row in self.rows if row.side == "train"}
-        leaks = [
-            (trained[row.sha256], row.path)
-            for row in self.rows
-            if row.side == "test" and row.sha256 in trained
-        ]
+        leaks = [row for row in self.rows if row.side == "test" and row.sha256 in trained]
         if leaks:
+            first = leaks[0]
             raise ValueError(
                 f"{len(leaks)} image(s) are on the training side and on the test side, such as"
-                f" {leaks[0][0]!r} and {leaks[0][1]!r}, which have the same content; make the"
-                " manifest again with pfdl split."
+                f" {trained[first.sha256]!r} and {first.path!r}, which have the same content; make"
+                " the manifest again with pfdl split."
             )
 
     @property
@@ -149,12 +146,10 @@ class Manifest:
         """Say in two lines what was understood: classes and contexts, and how many images each set
         has.
         """
-        contexts = [name or NO_CONTEXT for name in self.contexts]
-        where = (
-            f"in {_counted(contexts, 'context', 'contexts')}"
-            if any(self.contexts)
-            else "without contexts"
-        )
+        where = "without contexts"
+        if any(self.contexts):
+            contexts = [name or NO_CONTEXT for name in self.contexts]
+            where = f"in {_counted(contexts, 'context', 'contexts')}"
         layout = self.parameters.get("source", {}).get("layout")
         how = f"; folders read as {printable(layout)}" if layout else ""
         whose = ", as the data has them" if self.parameters.get("protocol") == "own" else ""
@@ -262,9 +257,9 @@ def _check_row(row: ManifestRow) -> None:
 
 
 def _counted(names: Sequence[str], singular: str, plural: str) -> str:
-    shown = ", ".join(map(printable, names[:_MOST_NAMED])) + (
-        ", …" if len(names) > _MOST_NAMED else ""
-    )
+    shown = ", ".join(map(printable, names[:_MOST_NAMED]))
+    if len(names) > _MOST_NAMED:
+        shown += ", …"
     return f"{len(names)} {singular if len(names) == 1 else plural} ({shown})"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pfdl.data.manifest import NO_CONTEXT
 from pfdl.data.sources import Sample
@@ -58,30 +59,30 @@ def split_by_proportion(
         name: min(contexts, key=lambda context: _sort_key(seed, "dominant", name, context))
         for name, contexts in trained.items()
     }
-    train, validation, short = _draw_rounds(trained, dominant, ratio, validation_fraction)
-    if short:
+    chosen = _draw_rounds(trained, dominant, ratio, validation_fraction)
+    if chosen.short:
         raise ValueError(
-            f"there are too few images for a training set at {ratio}: {short} on the training side,"
-            f" which gets {TRAIN_FRACTION:.0%} of them. Add images, remove the context, or choose"
-            " another ratio or seed."
+            f"there are too few images for a training set at {ratio}: {chosen.short} on the"
+            f" training side, which gets {TRAIN_FRACTION:.0%} of them. Add images, remove the"
+            " context, or choose another ratio or seed."
         )
-    sets = {"train": train, "validation": validation, "test": sides[1]}
+    sets = {"train": chosen.drawn, "validation": chosen.held_out, "test": sides[1]}
     notes = []
-    used = len(train) + len(validation)
+    used = len(chosen.drawn) + len(chosen.held_out)
     if used < len(sides[0]):
         notes.append(
             f"{used} of the {len(sides[0])} images on the training side are used, to reach {ratio};"
             " the ratio 'natural' uses all of them."
         )
     if validation_fraction:
-        validated = {sample.class_name for sample in samples if sample.path in validation}
-        notes += _note_not_validated([name for name in dominant if name not in validated])
+        validated = {sample.class_name for sample in samples if sample.path in chosen.held_out}
+        notes += _note_not_validated(sorted(dominant.keys() - validated))
     for test_ratio in TEST_RATIOS:
-        drawn, _, short = _draw_rounds(tested, dominant, test_ratio)
-        if short:
-            notes.append(f"There is no test set at {test_ratio}: {short} on the test side.")
+        tests = _draw_rounds(tested, dominant, test_ratio)
+        if tests.short:
+            notes.append(f"There is no test set at {test_ratio}: {tests.short} on the test side.")
         else:
-            sets[f"test-{test_ratio}"] = drawn
+            sets[f"test-{test_ratio}"] = tests.drawn
     return sets, dominant, notes
 
 
@@ -112,7 +113,8 @@ def divide(
     first = _Part(quota)
     second = _Part({cell: count - quota[cell] for cell, count in cells.items()})
     shuffled = sorted(units, key=lambda unit: _sort_key(seed, purpose, *unit))
-    for unit in sorted(shuffled, key=lambda unit: -len(units[unit])):
+    shuffled.sort(key=lambda unit: len(units[unit]), reverse=True)
+    for unit in shuffled:
         whole = units[unit]
         taker = first if first.lacks(whole) >= second.lacks(whole) else second
         taker.take(whole)
@@ -129,10 +131,10 @@ class _Part:
 
     def lacks(self, samples: Sequence[Sample]) -> float:
         """Return how large a share of its quotas the part lacks, summed over the samples."""
-        shares = []
+        lacking = 0.0
         for cell in map(_cell_of, samples):
-            shares.append(self._missing[cell] / max(1, self._quota[cell]))
-        return sum(shares)
+            lacking += self._missing[cell] / max(1, self._quota[cell])
+        return lacking
 
     def take(self, samples: Sequence[Sample]) -> None:
         """Add samples."""
@@ -143,7 +145,10 @@ class _Part:
 
 def _quota(count: int, fraction: float) -> int:
     """Return a share, rounded, but something for both parts wherever there are two of them."""
-    return 1 if count == 1 else min(max(int(fraction * count + 0.5), 1), count - 1)
+    if count == 1:
+        return 1
+    share = int(fraction * count + 0.5)
+    return min(max(share, 1), count - 1)
 
 
 def _by_context(samples: Sequence[Sample], side: set[str]) -> Order:
@@ -159,15 +164,24 @@ def _by_context(samples: Sequence[Sample], side: set[str]) -> Order:
     return order
 
 
+class _Rounds(NamedTuple):
+    """What all classes give in whole rounds.
+
+    Attributes:
+        drawn: The paths.
+        held_out: Those of further rounds, which are held out.
+        short: Which classes are too small for one round, in words; empty if none is.
+    """
+
+    drawn: set[str]
+    held_out: set[str]
+    short: str
+
+
 def _draw_rounds(
     order: Order, dominant: Mapping[str, str], ratio: str, held_out: float = 0.0
-) -> tuple[set[str], set[str], str]:
-    """Let every class give its share, round by round, until a context runs out.
-
-    Returns:
-        The paths that were drawn, those of whole rounds that are held out of them, and the classes
-        too small for one.
-    """
+) -> _Rounds:
+    """Let every class give its share, round by round, until a context runs out."""
     of_dominant, of_minor = parse_ratio(ratio)
     drawn: set[str] = set()
     out: set[str] = set()
@@ -175,19 +189,25 @@ def _draw_rounds(
     for name, contexts in order.items():
         needed = dict.fromkeys(contexts, of_minor) | {dominant[name]: of_dominant}
         rounds = min(len(paths) // needed[context] for context, paths in contexts.items())
+        if not rounds:
+            short.append(f"class {name!r} has {_describe_shortage(contexts, needed)}")
         kept = rounds
         if held_out and rounds > 1:
             kept -= _quota(rounds, held_out)
         for context, paths in contexts.items():
             of_kept = kept * needed[context]
+            of_all = rounds * needed[context]
             drawn.update(paths[:of_kept])
-            out.update(paths[of_kept : rounds * needed[context]])
-        if not rounds:
-            few = [context for context in contexts if len(contexts[context]) < needed[context]]
-            context = min(few)
-            images = f"{len(contexts[context])} image(s) in context {context or NO_CONTEXT!r}"
-            short.append(f"class {name!r} has {images} where {needed[context]} are needed")
-    return drawn, out, "; ".join(short)
+            out.update(paths[of_kept:of_all])
+    return _Rounds(drawn, out, "; ".join(short))
+
+
+def _describe_shortage(contexts: Mapping[str, Sequence[str]], needed: Mapping[str, int]) -> str:
+    """Say how few images there are in the first context, by name, that lacks some for a round."""
+    context = min(name for name, paths in contexts.items() if len(paths) < needed[name])
+    count = len(contexts[context])
+    where = context or NO_CONTEXT
+    return f"{count} image(s) in context {where!r} where {needed[context]} are needed"
 
 
 def _cell_of(sample: Sample) -> tuple[str, str]:

@@ -177,7 +177,10 @@ def make_test_set(source: ContextSource, trained_on: Manifest | None = None) -> 
         ValueError: If no image is left.
     """
     samples = _own_test_set(source.samples) or source.samples
-    kept = _not_trained_on(samples, trained_on)
+    seen = set()
+    if trained_on is not None:
+        seen = {row.sha256 for row in trained_on.rows if row.side == "train"}
+    kept = [sample for sample in samples if sample.sha256 not in seen]
     if not kept:
         raise ValueError(
             "the model was trained on all of these images; give images that it has not seen."
@@ -204,13 +207,6 @@ def _own_test_set(samples: Sequence[Sample]) -> list[Sample]:
     """Return the test set of the data, or else its validation set; neither may have images."""
     tested = [sample for sample in samples if sample.split == "test"]
     return tested or [sample for sample in samples if sample.split == "validation"]
-
-
-def _not_trained_on(samples: Sequence[Sample], trained_on: Manifest | None) -> list[Sample]:
-    if trained_on is None:
-        return list(samples)
-    seen = {row.sha256 for row in trained_on.rows if row.side == "train"}
-    return [sample for sample in samples if sample.sha256 not in seen]
 
 
 def name_contexts(manifest: Manifest, source: ContextSource) -> tuple[Manifest, str]:
@@ -292,15 +288,20 @@ def _keep_own_sets(
         names["validation"] = "test"
     samples = [sample._replace(split=names.get(sample.split, sample.split)) for sample in samples]
     home = _homes(samples)
-    kept = [sample for sample in samples if home[sample.pixels] == sample.split]
-    if lost := [sample.path for sample in samples if home[sample.pixels] != sample.split]:
+    sets: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
+    kept = []
+    lost = []
+    for sample in samples:
+        if home[sample.pixels] == sample.split:
+            kept.append(sample)
+            sets[sample.split].add(sample.path)
+        else:
+            lost.append(sample.path)
+    if lost:
         notes.append(
             f"Left out of training or validation: {_name_some(lost)}, as the same picture is held"
             " out or tested on."
         )
-    sets: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
-    for sample in kept:
-        sets[sample.split].add(sample.path)
     return sorted(kept), sets, notes
 
 

@@ -181,17 +181,16 @@ def run_model(
     """
     modes = {part: part.training for part in model.modules()}
     model.to(device).eval()
-    batches: Any = (
-        DataLoader(images, batch_size)
-        if isinstance(images, Dataset)
-        else torch.split(images, batch_size)
-    )
+    batches: Any
+    if isinstance(images, Dataset):
+        batches = (batch[0] for batch in DataLoader(images, batch_size))
+    else:
+        batches = torch.split(images, batch_size)
     logits = []
     features = []
     try:
         with attach(model) if with_features else nullcontext() as tap:
-            for batch in batches:
-                pixels = batch if isinstance(batch, Tensor) else batch[0]
+            for pixels in batches:
                 logits.append(model(normalise(pixels.to(device))).float().cpu())
                 if tap is not None:
                     features.append(tap.features.float().cpu())
