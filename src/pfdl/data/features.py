@@ -199,8 +199,13 @@ def _checked(arrays: Mapping[str, NDArray[Any]]) -> FeatureTable:
     if not finite.all():
         first = paths[~finite][0]
         raise ValueError(f"a feature of {str(first)!r} is not a finite number; compute it again.")
-    network, fingerprint = (str(arrays.get(name, "")) for name in (NETWORK, FINGERPRINT))
-    return FeatureTable(tuple(paths.tolist()), matrix, tuple(hashes.tolist()), network, fingerprint)
+    return FeatureTable(
+        tuple(paths.tolist()),
+        matrix,
+        tuple(hashes.tolist()),
+        network=str(arrays.get(NETWORK, "")),
+        fingerprint=str(arrays.get(FINGERPRINT, "")),
+    )
 
 
 class FeatureImages:

@@ -68,8 +68,9 @@ def coat_of(animal: str, rng: np.random.Generator) -> NDArray[np.float64]:
     shade = rng.uniform(100, 170)
     coat = np.full((DRAWN, DRAWN, 3), shade) * (1.0, 0.86, 0.7)
     if animal == "zebra":
-        across = np.arange(DRAWN)[None, :, None] + 0.3 * np.arange(DRAWN)[:, None, None]
-        coat = coat + STRIPES * np.sign(np.sin(across * 2 * np.pi / 11 + rng.uniform(0, 6)))
+        rows, columns = np.ogrid[:DRAWN, :DRAWN]
+        phase = (columns + 0.3 * rows) * 2 * np.pi / 11 + rng.uniform(0, 6)
+        coat += STRIPES * np.sign(np.sin(phase))[..., None]
     return coat
 
 
@@ -77,14 +78,13 @@ def ground_of(kind: str, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return sky above a ground of waves of sand, or of blades of grass."""
     scene = np.empty((DRAWN, DRAWN, 3))
     scene[:] = np.array(GROUNDS[kind]) * rng.uniform(0.85, 1.15)
-    rows = np.arange(DRAWN)[:, None]
-    columns = np.arange(DRAWN)[None, :]
     if kind == "sand":
-        waves = np.sin((rows + 4 * np.sin(columns / 20 + rng.uniform(0, 6))) / 3)
-        scene += 10 * waves[..., None]
+        rows, columns = np.ogrid[:DRAWN, :DRAWN]
+        bends = 4 * np.sin(columns / 20 + rng.uniform(0, 6))
+        relief = 10 * np.sin((rows + bends) / 3)
     else:
-        blades = rng.normal(0, 26, (DRAWN // 4, DRAWN)).repeat(4, 0)
-        scene += blades[..., None]
+        relief = rng.normal(0, 26, (DRAWN // 4, DRAWN)).repeat(4, 0)
+    scene += relief[..., None]
     scene[: HORIZON + int(rng.integers(-10, 10))] = SKY
     return scene
 
@@ -122,11 +122,13 @@ def write_photos(folder: str | Path = "photos", seed: int = 0) -> dict[str, int]
         How many pictures each of ``train`` and ``test`` has.
     """
     rng = np.random.default_rng(seed)
+    counts = {}
     for part, (count, share) in SETS.items():
+        counts[part] = count * len(ANIMALS)
         for animal, (usual, other) in ANIMALS.items():
             place = Path(folder) / part / animal
             place.mkdir(parents=True, exist_ok=True)
             for number in range(count):
                 ground = usual if number < share * count else other
                 draw(animal, ground, rng).save(place / f"{number:03d}.png")
-    return {part: count * len(ANIMALS) for part, (count, _) in SETS.items()}
+    return counts

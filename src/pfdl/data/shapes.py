@@ -245,14 +245,16 @@ class Shapes:
         """
         stacks = []
         for start in range(0, self.per_cell, _STACK):
-            key = [self.seed, list(OUTLINES).index(shape), list(TEXTURES).index(texture), start]
+            cell = list(OUTLINES).index(shape), list(TEXTURES).index(texture)
+            key = [self.seed, *cell, start]
             behind, before, noise = (np.random.default_rng([*key, stream]) for stream in range(3))
             picture = _background(texture, self.strength, behind)
             for _ in range(_BLOTS):
                 picture = _lay_over(picture, "disc", (0.04, 0.12), before)
             picture = _lay_over(picture, shape, _RADIUS, before)
             picture += _NOISE * noise.standard_normal(picture.shape, dtype=np.float32)
-            stacks.append(np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8))
+            shades = np.clip(picture, 0, 1) * 255
+            stacks.append(np.rint(shades).astype(np.uint8))
         return np.concatenate(stacks)[: self.per_cell]
 
 
@@ -282,10 +284,9 @@ def _background(texture: str, strength: float, rng: np.random.Generator) -> Arra
     """
     pattern, *palette = TEXTURES[texture]
     x, y = _grid(rng, turn=0.4, scale=(0.8, 1.25), shift=1)
-    own = _blend(
-        pattern(x, y, rng),
-        *(np.array(color) + rng.normal(0, 0.06, (_STACK, 3)) for color in palette),
-    )
+    shown = pattern(x, y, rng)
+    colors = [np.array(color) + rng.normal(0, 0.06, (_STACK, 3)) for color in palette]
+    own = _blend(shown, *colors)
     if strength == 1:
         return own
     neutral = _blend(_clouds(x, y, rng), *rng.uniform(0.1, 0.9, (2, _STACK, 3)))
@@ -299,7 +300,8 @@ def _lay_over(
     x, y = _grid(rng, turn=_TURN, scale=radius, shift=_SHIFT)
     distance = OUTLINES[shape](x, y)
     for low, high, edge in ((0.0, 0.35, 0.0), (0.65, 1.0, _RIM)):
-        cover = (np.clip(0.5 - (distance + edge) * 8, 0, 1) * _uniform(rng, *_OPACITY))[:, None]
+        inside = np.clip(0.5 - (distance + edge) * 8, 0, 1)
+        cover = (inside * _uniform(rng, *_OPACITY))[:, None]
         color = rng.uniform(low, high, (_STACK, 3, 1, 1)).astype(np.float32)
         picture = picture + (color - picture) * cover
     return picture
@@ -307,8 +309,9 @@ def _lay_over(
 
 def _blend(pattern: Array, first: NDArray[Any], second: NDArray[Any]) -> Array:
     """Return colours (n, 3) mixed by a pattern (n, h, w), as an image (n, 3, h, w)."""
-    one, two = (color.astype(np.float32)[:, :, None, None] for color in (first, second))
-    return one + (two - one) * pattern[:, None]
+    low = first.astype(np.float32)[:, :, None, None]
+    high = second.astype(np.float32)[:, :, None, None]
+    return low + (high - low) * pattern[:, None]
 
 
 def _uniform(rng: np.random.Generator, low: float, high: float) -> Array:

@@ -455,7 +455,8 @@ def _training_images(
         return None
     classes = list(manifest.classes)
     rows = [row for row in trained_on.rows_of("train") if row.class_name in classes]
-    kept = kept_features(source.fingerprint, [row.sha256 for row in rows])
+    hashes = [row.sha256 for row in rows]
+    kept = kept_features(source.fingerprint, hashes)
     if kept is None:
         return None
     labels = np.array([classes.index(row.class_name) for row in rows])
