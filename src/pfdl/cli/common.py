@@ -211,6 +211,16 @@ def open_run(
     return trained, own, source
 
 
+def find_test(own: Manifest, source: ContextSource) -> Manifest:
+    """Choose the images to test on; of other data than that of the run, say what was understood."""
+    from pfdl.vision.evaluation import find_test_set
+
+    split = find_test_set(own, source)
+    if split != own:
+        print_understood(split)
+    return split
+
+
 def print_understood(split: Manifest) -> None:
     """Say in two lines, on standard error, what was understood of the data, and what to know about
     its split.

@@ -18,8 +18,8 @@ from pfdl.cli.common import (
     Device,
     check_data,
     check_there,
+    find_test,
     open_run,
-    print_understood,
     say,
     say_loading,
     say_sentence,
@@ -145,15 +145,12 @@ def _diagnose_runs(
 ) -> list[ImageDiagnosis]:
     from pfdl._internal.validation import resolve_device
     from pfdl.vision.diagnosis import diagnose_images
-    from pfdl.vision.evaluation import find_test_set
 
     place = resolve_device(device)
     diagnoses = []
     for run in runs:
         trained, own, source = open_run(run, data, options)
-        split = find_test_set(own, source)
-        if split != own:
-            print_understood(split)
+        split = find_test(own, source)
         say(f"Diagnosing {run} on {place}")
         diagnoses.append(
             diagnose_images(trained, source, split, trained_on=own, device=place, say=say)

@@ -17,8 +17,8 @@ from pfdl.cli.common import (
     Run,
     check_there,
     evaluate_and_print,
+    find_test,
     open_run,
-    print_understood,
     say,
     say_loading,
 )
@@ -52,13 +52,11 @@ def evaluate(
 
         pfdl evaluate runs/erm other_photos/ --name winter
     """
-    from pfdl.vision.evaluation import OWN, find_test_set
+    from pfdl.vision.evaluation import OWN
 
     device = resolve_device(device)
     trained, own, source = open_run(run, data, options)
-    split = find_test_set(own, source)
-    if split != own:
-        print_understood(split)
+    split = find_test(own, source)
     if name is None and split == own:
         name = OWN
     elif name is None:

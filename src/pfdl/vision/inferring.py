@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from torch import nn
 from torch.utils.data import ConcatDataset, Dataset
 
 from pfdl._internal.files import write_atomically, write_json
+from pfdl._internal.validation import resolve_device
 from pfdl.contexts import InferredContexts, find_contexts
 from pfdl.contexts.assigning import assign_contexts
 from pfdl.contexts.finders import reads_logits
@@ -103,13 +105,27 @@ def how_to_infer(config: TrainingConfig) -> dict[str, Any]:
     return settings
 
 
+def describe_by(
+    config: TrainingConfig, backbone: Callable[[], nn.Module], device: str
+) -> Describe | None:
+    """Return what describes images by the features of a network that has learnt something.
+
+    Args:
+        config: How the network is trained; None is returned if it starts from no weights.
+        backbone: Returns the network as it starts.
+        device: Where to compute.
+    """
+    if not config.pretrained and config.weights is None:
+        return None
+    return partial(embed, backbone(), device=resolve_device(device))
+
+
 def describe_by_weights(config: TrainingConfig, classes: int, device: str) -> Describe | None:
     """Return what describes images of a run as its training did: by the weights that it started
     from; None if it started from none.
     """
-    if not config.pretrained and config.weights is None:
-        return None
-    backbone = make_backbone(
+    start = partial(
+        make_backbone,
         config.backbone,
         classes,
         image_size=config.image_size,
@@ -117,7 +133,7 @@ def describe_by_weights(config: TrainingConfig, classes: int, device: str) -> De
         pretrained=config.pretrained,
         weights=config.weights,
     )
-    return partial(embed, backbone, device=device)
+    return describe_by(config, start, device)
 
 
 def infer_in_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -14,12 +14,10 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
 from torch.utils.data import DataLoader
 
 from pfdl._internal.processes import gather_objects, rank, report_lost_process, run_on_first
 from pfdl._internal.progress import progress_bar
-from pfdl._internal.validation import resolve_device
 from pfdl.contexts.finders import reads_logits
 from pfdl.data.images import hash_bytes
 from pfdl.data.manifest import Manifest
@@ -28,8 +26,8 @@ from pfdl.runs import MANIFEST, claim
 from pfdl.vision.checkpoint import ModelConfig
 from pfdl.vision.classifier import Classifier
 from pfdl.vision.config import SELECTIONS, TrainingConfig, check_contexts, check_sets
-from pfdl.vision.features import embed
 from pfdl.vision.first_network import first_logits
+from pfdl.vision.inferring import describe_by
 from pfdl.vision.launching import choose_devices, make_fabric
 from pfdl.vision.loop import Loop
 from pfdl.vision.resume import (
@@ -137,7 +135,7 @@ def train(
             source,
             manifest,
             num_workers=num_workers,
-            describe=_describe_by(model, device),
+            describe=describe_by(config, lambda: model.backbone, device),
             logits_of=logits_of,
             folder=folder,
         )
@@ -161,13 +159,6 @@ def train(
             check_folder(folder)  # without it another file fails first, and less clearly
             raise
     return folder
-
-
-def _describe_by(model: Classifier, device: str) -> Callable[[Tensor], Tensor] | None:
-    """Return what gives the features of a network that has learnt something; None if it has not."""
-    if not model.config.pretrained and model.config.weights is None:
-        return None
-    return partial(embed, model.backbone, device=resolve_device(device))
 
 
 def _check_alike(settings: Mapping[str, Any]) -> None:
