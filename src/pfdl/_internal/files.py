@@ -93,15 +93,12 @@ def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
         OSError: If it cannot be read.
         ValueError: If it is a folder, a pipe or a device, or has more bytes.
     """
-    if not stat.S_ISREG(
-        path.stat().st_mode
-    ):  # before it is opened, because to open a device can set it to work
+    # Before it is opened, because to open a device can set it to work
+    if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path} is not a regular file.")
     # The file may have been swapped since: without waiting for the other end of a pipe, and looked
     # at once more.
-    with open(
-        path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-    ) as stream:
+    with open(path, "rb", opener=_open_at_once) as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a regular file.")
@@ -109,11 +106,14 @@ def read_bytes_file(path: Path, limit: int = MAX_TEXT) -> bytes:
             raise ValueError(f"{path} has {status.st_size} bytes; more than {limit} are not read.")
         # Not the limit, for which memory would be set aside
         content = stream.read(status.st_size + 1)
-    if (
-        len(content) > status.st_size
-    ):  # it grew meanwhile, or is one of those in /proc that claim to be empty
+    # It grew meanwhile, or is one of those in /proc that claim to be empty
+    if len(content) > status.st_size:
         raise ValueError(f"{path} has more than the {status.st_size} bytes that its size says.")
     return content
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataFrame:
@@ -155,10 +155,8 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
         raise ModuleNotFoundError(
             f"reading {path} needs pyarrow; install it, or the extra 'parquet' of pfdl."
         ) from error
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # pandas' own errors are ValueErrors, some of pyarrow's OSErrors
+    # pandas' own errors are ValueErrors, some of pyarrow's OSErrors
+    except (OSError, ValueError) as error:
         raise ValueError(
             f"{path} is not a table in UTF-8 with a header ({' '.join(str(error).split())})."
         ) from error

@@ -97,18 +97,13 @@ def _encode(value: Any, tensors: dict[str, Tensor]) -> Any:
         name = f"{len(tensors):06d}"
         tensors[name] = value
         return {"tensor": name}
-    if isinstance(
-        value, Mapping
-    ):  # as pairs, because optimisers count their parameters with integers
-        return {
-            "dict": [[_encode(key, tensors), _encode(item, tensors)] for key, item in value.items()]
-        }
+    if isinstance(value, Mapping):
+        # As pairs, because optimisers count their parameters with integers
+        pairs = [(_encode(key, tensors), _encode(item, tensors)) for key, item in value.items()]
+        return {"dict": pairs}
     if isinstance(value, (list, tuple)):
-        return {
-            "tuple" if isinstance(value, tuple) else "list": [
-                _encode(item, tensors) for item in value
-            ]
-        }
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_encode(item, tensors) for item in value]}
     raise TypeError(
         f"a {type(value).__name__} cannot be part of a training state; only tensors and plain"
         " values can."

@@ -80,16 +80,12 @@ def exit_on_user_error() -> Iterator[None]:
         raise typer.Exit(130) from None
     except (ImportError, OSError, ValueError) as error:
         sentence = str(error)
-        if (
-            isinstance(error, ModuleNotFoundError) and error.name
-        ):  # without a name the sentence is our own
+        # Without a name or a reason of the system the sentence is our own
+        if isinstance(error, ModuleNotFoundError) and error.name:
             sentence += "; install it, or pfdl[images], which brings all that images need."
-        elif (
-            isinstance(error, OSError) and error.strerror
-        ):  # without it the sentence is our own, too
-            sentence = (
-                f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-            )
+        elif isinstance(error, OSError) and error.strerror:
+            place = f"{error.filename}: " if error.filename else ""
+            sentence = f"{place}{error.strerror}."
         typer.echo(f"Error: {printable_lines(sentence)}", err=True)
         raise typer.Exit(2) from None
 

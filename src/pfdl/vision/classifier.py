@@ -128,9 +128,8 @@ class Classifier(AtomicModule):
             network: What calls the backbone, where several processes or mixed precision wrap it.
         """
         pixels = normalise(images)
-        if (
-            pixels.is_cuda and pixels.dim() == 4
-        ):  # the layout that tensor cores read; results stay the same
+        if pixels.is_cuda and pixels.dim() == 4:
+            # The layout that tensor cores read; results stay the same
             pixels = pixels.contiguous(memory_format=torch.channels_last)
         return (network or self.backbone)(pixels)
 

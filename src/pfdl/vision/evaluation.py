@@ -190,9 +190,8 @@ def save_evaluation(folder: Path, evaluation: Evaluation) -> Path:
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", evaluation.name).strip("-.")[:80] or "data"
     path = folder / EVALUATIONS / f"{name}.json"
-    with suppress(
-        OSError, KeyError, TypeError, ValueError
-    ):  # there is none, or a damaged one, which is replaced
+    # There may be none, or a damaged one, which is replaced
+    with suppress(OSError, KeyError, TypeError, ValueError):
         if read_json(path)["data_sha256"] != evaluation.data_sha256:
             path = path.with_stem(f"{name}-{evaluation.data_sha256[:8]}")
     # Without parents: a run folder that was deleted is not made again

@@ -111,9 +111,8 @@ def shard(backbone: nn.Module, mesh: DeviceMesh) -> nn.Module:
     optimiser of its own.
     """
     for block in backbone.children():
-        if isinstance(
-            block, nn.Sequential
-        ):  # such blocks are called as a whole, so they can be gathered one by one
+        # Such blocks are called as a whole, so they can be gathered one by one
+        if isinstance(block, nn.Sequential):
             fully_shard(block, mesh=mesh)
     fully_shard(backbone, mesh=mesh)
     return backbone

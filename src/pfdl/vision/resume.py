@@ -300,9 +300,8 @@ def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
     for number, moments in checked["state"].items():
         own = parameters[number]
         for name, value in moments.items():
-            if (
-                isinstance(value, Tensor) and value.shape == own.shape
-            ):  # a count of steps is not divided
+            # A count of steps is not divided
+            if isinstance(value, Tensor) and value.shape == own.shape:
                 moments[name] = _part_of(value, own)
     optimizer.load_state_dict(checked)
 

@@ -176,8 +176,8 @@ def sweep(
         config: What is tried, and how one candidate is chosen.
         source: The images.
         output: The run folder, with ``trials.json`` (what came of each candidate), ``study.log``
-            (Optuna's journal), ``splits`` (a manifest per
-            seed) and ``runs`` (a run folder per candidate and seed).
+            (Optuna's journal), ``splits`` (a manifest per seed) and ``runs`` (a run folder per
+            candidate and seed).
         ratio: Proportion of the training set, as in :func:`pfdl.data.make_split`.
         device: Where to compute.
         jobs: How many candidates are trained at a time, in processes that share the cores of this
@@ -246,9 +246,8 @@ def _values_of_trainings(output: Path, config: SweepConfig) -> list[dict[str, An
     values: dict[int, dict[str, Any]] = {}
     for path in output.glob(f"{RUN.format('*', '*')}/{CONFIG}"):
         number = int(path.parents[1].name.rpartition("-")[2])
-        with suppress(
-            OSError, ValueError, LookupError, TypeError
-        ):  # a damaged one is trained again
+        # A damaged one is trained again
+        with suppress(OSError, ValueError, LookupError, TypeError):
             training = read_run(path.parent).settings["training"]
             values[number] = _values_in_space(training, config)
     return [values.get(number, {}) for number in range(max(values, default=-1) + 1)]
