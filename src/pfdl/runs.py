@@ -304,24 +304,14 @@ def git_revision(checkout: Path) -> str | None:
     """Return the commit of a checkout, with ``-dirty`` if tracked files have changed since; None if
     there is none.
     """
-    if not (
-        checkout / ".git"
-    ).exists():  # an installed package may lie in a checkout of something else
-        return None
-    command = [
-        "git",
-        "-C",
-        str(checkout),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
+    if not (checkout / ".git").exists():
+        return None  # an installed package may lie in a checkout of something else
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=30
-        ).stdout.strip()
+        described = subprocess.run(
+            command, cwd=checkout, capture_output=True, text=True, check=True, timeout=30
+        )
+        return described.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

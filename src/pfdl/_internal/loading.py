@@ -178,10 +178,8 @@ def _tensor_like(own: Tensor, saved: Any, name: str) -> Tensor:
         raise ValueError(f"{name} is {_shown(saved)}; it must be a tensor with numbers.")
     if saved.shape != own.shape:
         raise ValueError(f"{name} has shape {tuple(saved.shape)}; it must be {tuple(own.shape)}.")
-    if (
-        saved.is_floating_point() != own.is_floating_point()
-        or saved.is_complex() != own.is_complex()
-    ):
+    kinds = [(each.is_floating_point(), each.is_complex()) for each in (saved, own)]
+    if kinds[0] != kinds[1]:
         raise ValueError(f"{name} has dtype {saved.dtype}; it must be like {own.dtype}.")
     result = _zeros_like(own).copy_(saved.detach())
     if not bool(torch.isfinite(result).all()):

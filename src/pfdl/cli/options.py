@@ -49,9 +49,8 @@ class _Command(typer.core.TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:  # Typer's own class for it has moved between versions
             option = getattr(error, "option_name", "")
-            if option.startswith("--") and any(
-                parameter.name == "settings" for parameter in self.params
-            ):
+            has_settings = "settings" in [parameter.name for parameter in self.params]
+            if option.startswith("--") and has_settings:
                 hint = (
                     f"Settings without an option are given as --set {option[2:]}=VALUE; see 'pfdl"
                     " list settings'."
@@ -232,11 +231,9 @@ def split_settings(texts: Sequence[str], known: Collection[str]) -> dict[str, st
         name, equals, value = text.partition("=")
         name = name if "." in name else name.replace("-", "_")
         if not equals or ("." not in name and name not in known) or name in typed:
-            why = (
-                "names it twice"
-                if name in typed
-                else f"give NAME=VALUE, a NAME of {', '.join(sorted(known))}"
-            )
+            why = f"give NAME=VALUE, a NAME of {', '.join(sorted(known))}"
+            if name in typed:
+                why = "names it twice"
             raise ValueError(f"--set is {text!r}; {why}{did_you_mean(name, known) or '.'}")
         typed[name] = value
     return typed

@@ -130,12 +130,9 @@ def _read_npz(path: Path) -> Mapping[str, NDArray[Any]]:
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     """Read one array after its header, which could otherwise ask for any memory."""
     with archive.open(info) as stream:
-        version = np.lib.format.read_magic(stream)
-        read_header = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
+        read_header = np.lib.format.read_array_header_2_0
+        if np.lib.format.read_magic(stream) == (1, 0):
+            read_header = np.lib.format.read_array_header_1_0
         shape, _, dtype = read_header(stream)
         size = math.prod(shape) * dtype.itemsize
         begins = stream.tell()

@@ -287,9 +287,10 @@ def _check_parameters(path: Path, parameters: Any) -> None:
     told = {"notes": [], "source": {}, **parameters}
     kinds = {"dominant": dict, "notes": list, "source": dict}
     is_whole = all(isinstance(told.get(name), kind) for name, kind in kinds.items())
-    if not is_whole or not all(
-        isinstance(text, str) for text in (*told["dominant"].values(), *told["notes"])
-    ):
+    if is_whole:
+        words = [*told["dominant"].values(), *told["notes"]]
+        is_whole = all(isinstance(word, str) for word in words)
+    if not is_whole:
         raise ValueError(
             f"{path} does not say which context is dominant in which class, where the images come"
             " from, or what is to be noted about them; make the manifest again with pfdl split."

@@ -281,12 +281,10 @@ def _read_cells(path: Path) -> pd.DataFrame:
         cells = read_frame(path, **how, sep=r"\s+", skiprows=1).reset_index(names="image_id")
     cells = cells.rename(columns=str)
     cells = cells.map(lambda cell: str(cell).strip(), na_action="ignore").fillna("")
+    if not path.stem.startswith(_CELEBA_ATTRIBUTES) or "partition" in cells.columns:
+        return cells
     partition = path.with_stem(path.stem.replace(_CELEBA_ATTRIBUTES, _CELEBA_SPLITS))
-    if (
-        path.stem.startswith(_CELEBA_ATTRIBUTES)
-        and "partition" not in cells.columns
-        and partition.is_file()
-    ):
+    if partition.is_file():
         sets = dict(_read_cells(partition).iloc[:, :2].itertuples(index=False, name=None))
         cells["partition"] = [sets.get(name, "") for name in cells.iloc[:, 0]]
     return cells

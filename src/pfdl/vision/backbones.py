@@ -401,8 +401,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         ) from None
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]
-    if not isinstance(content, Mapping) or not all(
-        isinstance(value, Tensor) for value in content.values()
-    ):
+    is_state = isinstance(content, Mapping)
+    if not is_state or not all(isinstance(value, Tensor) for value in content.values()):
         raise ValueError(f"{path} is not a file of weights: it must map names to tensors.")
     return {str(key): value for key, value in content.items()}

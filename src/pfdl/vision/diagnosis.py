@@ -338,20 +338,20 @@ def compare_diagnoses(first: ImageDiagnosis, second: ImageDiagnosis) -> Comparis
     """Compare how much two models rely on the context; image by image, if they were tested on the
     same ones.
     """
-    one, other = first.found.reliance, second.found.reliance
-    if one is None or other is None:
+    reliance, other = first.found.reliance, second.found.reliance
+    if reliance is None or other is None:
         return Comparison(float("nan"), float("nan"))
-    if (first.rows, first.contexts, one.usual_contexts) != (
-        second.rows,
-        second.contexts,
-        other.usual_contexts,
-    ):
-        return Comparison(
-            one.effect - other.effect, float(np.hypot(one.effect_error, other.effect_error))
-        )
-    labels: Names = np.array([row.class_name for row in first.rows])
-    answers, others = np.array(first.predictions), np.array(second.predictions)
-    return compare_reliance(labels, np.array(first.contexts), answers, others, one.usual_contexts)
+    same_images = (first.rows, first.contexts) == (second.rows, second.contexts)
+    if not same_images or reliance.usual_contexts != other.usual_contexts:
+        error = float(np.hypot(reliance.effect_error, other.effect_error))
+        return Comparison(reliance.effect - other.effect, error)
+    return compare_reliance(
+        np.array([row.class_name for row in first.rows]),
+        np.array(first.contexts),
+        np.array(first.predictions),
+        np.array(second.predictions),
+        reliance.usual_contexts,
+    )
 
 
 def compare_all(named: Mapping[str, ImageDiagnosis]) -> tuple[list[str], str]:
@@ -389,11 +389,9 @@ def _in_training_mixture(
     if validation.by_context and validation.average_in_training_mixture is not None:
         return validation.average_in_training_mixture
     own = {sample.path for sample in source.samples if sample.split == "validation"}
-    return (
-        float("nan")
-        if any(row.path in own for row in manifest.rows_of("validation"))
-        else validation.overall
-    )
+    if any(row.path in own for row in manifest.rows_of("validation")):
+        return float("nan")
+    return validation.overall
 
 
 class _Contexts(NamedTuple):

@@ -79,11 +79,10 @@ def refit(
         size=trained.config.image_size,
         reveal_contexts=known,
     )
-    balanced = (
-        _known_contexts(held_out, manifest)
-        if known
-        else _infer_contexts(trained, source, manifest, device)
-    )
+    if known:
+        balanced = _known_contexts(held_out, manifest)
+    else:
+        balanced = _infer_contexts(trained, source, manifest, device)
     _, features = run_model(trained.model, held_out, device=device, with_features=True)
     readout = refit_readout(
         features,

@@ -81,11 +81,8 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         parts = {"finished", "history"}
         if state.get("finished") is not True:
             parts |= {"epoch", "batch", "means", "module", "optimizer"}
-        if (
-            not parts <= set(state)
-            or not isinstance(state["finished"], bool)
-            or not _is_history(state["history"])
-        ):
+        is_whole = parts <= set(state) and isinstance(state["finished"], bool)
+        if not is_whole or not _is_history(state["history"]):
             raise ValueError(
                 f"{path} is not a whole training state (a part is missing or of another kind)."
             )
