@@ -80,10 +80,8 @@ def test_examples_run(example, tmp_path, monkeypatch, capsys):
 
 
 def test_the_page_of_a_diagnosis_quotes_what_the_commands_printed():
-    page, folder = (
-        (ROOT / "docs" / "tutorials" / "diagnosis.md").read_text(),
-        ROOT / "docs" / "tutorials" / "diagnosis-printed",
-    )
+    page = (ROOT / "docs" / "tutorials" / "diagnosis.md").read_text()
+    folder = ROOT / "docs" / "tutorials" / "diagnosis-printed"
     printed = {line for path in folder.glob("*.txt") for line in path.read_text().splitlines()}
     quoted = [
         line

@@ -34,7 +34,8 @@ def start():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 3))
     tap = pfdl.attach(model)
-    x, y = torch.randn(64, 20), torch.randint(3, (64,))
+    x = torch.randn(64, 20)
+    y = torch.randint(3, (64,))
     decorrelate = pfdl.PartialDecorrelation(16, hidden=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     names = {
@@ -128,7 +129,8 @@ class StandIn:
 def test_hugging_faces_trainer_adds_the_penalty_in_training_alone(start, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(Trainer=StandIn))
     start["tap"].detach()
-    model, inputs = start["model"], {"pixel_values": start["x"], "labels": start["y"]}
+    model = start["model"]
+    inputs = {"pixel_values": start["x"], "labels": start["y"]}
     trainer = run_section("Hugging Face's Trainer", start).DecorrelatingTrainer(
         model, args=SimpleNamespace(device="cpu")
     )

@@ -68,10 +68,8 @@ def test_no_test_or_example_of_the_library_needs_the_laboratory():
 
 
 def test_readme_needs_no_file_beside_it_on_a_package_index():
-    portable, readme = (
-        runpy.run_path(str(ROOT / "setup.py"))["portable"],
-        (ROOT / "README.md").read_text(),
-    )
+    portable = runpy.run_path(str(ROOT / "setup.py"))["portable"]
+    readme = (ROOT / "README.md").read_text()
     relative = re.compile(r"\]\((?!https?://)")
     assert relative.search(readme)
     assert not relative.search(portable(readme))

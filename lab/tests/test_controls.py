@@ -36,7 +36,8 @@ def naive_mean(u):
 def test_a_penalty_without_g_is_that_of_the_loop_and_computed_in_single_precision(make, naive):
     u = torch.randn(12, 6, dtype=torch.float64, requires_grad=True)
     penalty = make(weight=3.0)
-    fast, slow = penalty(u), 3 * naive(u)
+    fast = penalty(u)
+    slow = 3 * naive(u)
     torch.testing.assert_close(fast, slow)
     torch.testing.assert_close(3 * next(iter(penalty.metrics().values())), fast)
     torch.testing.assert_close(torch.autograd.grad(fast, u), torch.autograd.grad(slow, u))
@@ -54,7 +55,8 @@ def test_what_makes_no_sense_is_refused():
 
 def test_published_dwr_learns_its_weights_again_after_so_many_epochs_alone():
     torch.manual_seed(0)
-    weighting, learnt = PublishedDWR(steps=5, every=3), []
+    weighting = PublishedDWR(steps=5, every=3)
+    learnt = []
     for _ in range(4):
         weighting.fit(torch.randn(20, 3))
         learnt.append(weighting.sample_weights)

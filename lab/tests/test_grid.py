@@ -93,7 +93,8 @@ def test_rows_of_all_tasks_in_their_order_and_a_line_per_task_in_a_pipe(tmp_path
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_terminal_shows_how_far_each_task_is(tmp_path, jobs):
-    grid, terminal = [{"number": number} for number in (0, 1)], io.StringIO()
+    grid = [{"number": number} for number in (0, 1)]
+    terminal = io.StringIO()
     console = Console(file=terminal, force_terminal=True, width=120)
     run_grid(reports, grid, tmp_path / "a", Execution(jobs, console=console))
     for number in (0, 1):

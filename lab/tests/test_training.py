@@ -32,10 +32,8 @@ def made_up(samples, agreement, seed):
     return Samples(inputs, labels, contexts)
 
 
-TRAIN, TESTS = (
-    made_up(600, 0.8, seed=0),
-    {"shifted": made_up(600, 0.0, seed=1), "same": made_up(600, 0.8, seed=2)},
-)
+TRAIN = made_up(600, 0.8, seed=0)
+TESTS = {"shifted": made_up(600, 0.0, seed=1), "same": made_up(600, 0.8, seed=2)}
 
 
 def model():

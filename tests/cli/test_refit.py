@@ -53,7 +53,8 @@ def test_refit_makes_a_run_that_differs_in_the_last_layer_alone(run, photos):
     result = typed(f"refit {run} {photos} --contexts known --device cpu")
     assert "Refitted on 8 validation images of each group" in result.output
     new = run.with_name("erm-refit")
-    before, after = load_model(run).model.state_dict(), load_model(new).model.state_dict()
+    before = load_model(run).model.state_dict()
+    after = load_model(new).model.state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert len(changed) == 2
     assert {name.rpartition(".")[2] for name in changed} == {"weight", "bias"}

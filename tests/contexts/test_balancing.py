@@ -42,7 +42,8 @@ def test_tensors_give_tensors_and_arrays_give_arrays():
 
 
 def test_smoothing_bounds_the_weight_of_a_stray_sample():
-    labels, contexts = np.zeros(1000, dtype=int), np.array([0] * 999 + [1])
+    labels = np.zeros(1000, dtype=int)
+    contexts = np.array([0] * 999 + [1])
     with pytest.warns(
         UserWarning, match=r"a group of 1 samples has weight 500\.0 each.*context_sampler"
     ):
@@ -128,7 +129,8 @@ def test_settings_that_make_no_sense_are_refused(name, value, wanted):
 
 
 def test_less_power_balances_less():
-    labels, contexts = np.zeros(110, int), np.repeat([0, 1], [100, 10])
+    labels = np.zeros(110, int)
+    contexts = np.repeat([0, 1], [100, 10])
     for power, rare in ((0.0, 10), (0.5, round(110 * 10**0.5 / (10**0.5 + 100**0.5))), (1.0, 55)):
         drawn = np.array(list(context_sampler(labels, contexts, power=power)))
         assert (drawn >= 100).sum() == rare

@@ -107,7 +107,8 @@ def test_shuffled_contexts_are_rejected(method):
 @pytest.mark.parametrize("seed", range(3))
 def test_kinds_of_single_classes_are_no_contexts(seed):
     rng = np.random.default_rng(seed)
-    labels, kinds = rng.integers(4, size=2000), rng.choice(3, size=2000, p=[0.8, 0.15, 0.05])
+    labels = rng.integers(4, size=2000)
+    kinds = rng.choice(3, size=2000, p=[0.8, 0.15, 0.05])
     features = rng.normal(size=(2000, 40)) + rng.normal(size=(4, 3, 40))[labels, kinds]
     # The rarest as one
     trial = judge("pooled", features, labels, np.where(kinds == 2, 0, 1 + 2 * labels + kinds))
@@ -117,7 +118,8 @@ def test_kinds_of_single_classes_are_no_contexts(seed):
 def test_kinds_of_two_classes_that_look_alike_are_no_contexts():
     """Every context has two of four classes, so that no class is ever seen in most contexts."""
     rng = np.random.default_rng(0)
-    labels, rare = rng.integers(4, size=2000), rng.random(2000) < 0.2
+    labels = rng.integers(4, size=2000)
+    rare = rng.random(2000) < 0.2
     contexts = (labels + rare) % 4
     features = (
         rng.normal(size=(2000, 40))

@@ -100,7 +100,8 @@ def test_contexts_from_logits_can_be_judged_too():
 
 
 def test_a_finder_of_logits_is_asked_by_name_and_takes_its_settings():
-    logits, labels = np.eye(3)[[0, 0, 1, 2]], [0, 1, 1, 2]
+    logits = np.eye(3)[[0, 0, 1, 2]]
+    labels = [0, 1, 1, 2]
     found = find_contexts(logits, labels, method="jtt", upweight=50)
     assert isinstance(found, InferredContexts)
     assert (found.method, found.contexts.tolist()) == ("jtt", [0, 1, 0, 0])

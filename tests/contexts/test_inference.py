@@ -83,7 +83,8 @@ def test_noise_has_one_context(features, seed):
 
 def hostile():
     rng = np.random.default_rng(0)
-    noise, labels = rng.normal(size=(60, 8)), np.arange(60) % 3
+    noise = rng.normal(size=(60, 8))
+    labels = np.arange(60) % 3
     dead = noise.copy()
     dead[:, 2:] = 4.0
     few_values = rng.integers(2, size=(60, 6)).astype(float)
@@ -148,10 +149,8 @@ def test_datasets_and_loaders_give_what_arrays_give():
     assert set(expected) == set(range(CONTEXTS))
     dataset = TensorDataset(features, labels)
     # What it keeps is not what it gives
-    dataset.targets, dataset.target_transform = (
-        torch.zeros_like(labels),
-        abs,
-    )
+    dataset.targets = torch.zeros_like(labels)
+    dataset.target_transform = abs
     before = torch.get_rng_state()
     for data in (dataset, DataLoader(dataset, 100, shuffle=True)):
         np.testing.assert_array_equal(infer_contexts(data, num_contexts=CONTEXTS), expected)
@@ -262,7 +261,8 @@ def test_halves_of_few_samples_need_not_agree(number):
     sentence.
     """
     for seed in range(6):
-        features, labels = np.random.default_rng(seed).normal(size=(30, 8)), np.arange(30) % 2
+        features = np.random.default_rng(seed).normal(size=(30, 8))
+        labels = np.arange(30) % 2
         found = [
             find_contexts(features, labels, num_contexts=number, confirmation=least)
             for least in (0.0, 0.5)

@@ -84,7 +84,8 @@ def made(classes=4, n=300):
 
 
 def naive_calibration(probabilities, labels, bins=15):
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == labels
     total = 0.0
     for number in range(bins):
         inside = (confidence > number / bins) & (confidence <= (number + 1) / bins)
@@ -119,10 +120,8 @@ def test_scores_are_those_of_scikit_learn_and_of_a_plain_loop():
 def test_a_class_without_samples_does_not_count():
     probabilities, labels, _ = made()
     kept = labels != 2
-    found, predicted = (
-        measure_scores(probabilities[kept], labels[kept]),
-        probabilities[kept].argmax(axis=1),
-    )
+    found = measure_scores(probabilities[kept], labels[kept])
+    predicted = probabilities[kept].argmax(axis=1)
     recalls = [(predicted[labels[kept] == label] == label).mean() for label in (0, 1, 3)]
     assert found.balanced_accuracy == pytest.approx(np.mean(recalls), abs=1e-6)
     only = measure_scores(probabilities[labels == 1], labels[labels == 1])

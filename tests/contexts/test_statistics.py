@@ -14,7 +14,8 @@ def naive(images, seed=0):
     x = (x - x.mean((0, 2, 3), keepdim=True)) / x.std((0, 2, 3), keepdim=True, correction=0)
     rows = []
     for image in x:
-        maps, found = image, []
+        maps = image
+        found = []
         for level, bank in enumerate(_filters(images.shape[1], seed)):
             if level:
                 maps = F.avg_pool2d(maps, 2)

@@ -39,7 +39,8 @@ def png(width: int, height: int, *chunks: tuple[bytes, bytes], pixels: bytes = b
 
 def image_bombs() -> dict[str, bytes]:
     """Small files that claim, or unpack to, more than anybody should decode."""
-    packed, size = zlib.compress(bytes(1 << 26), 9), struct.pack("<HH", 65535, 65535)
+    packed = zlib.compress(bytes(1 << 26), 9)
+    size = struct.pack("<HH", 65535, 65535)
     gif = encoded(Image.new("P", (8, 8)), "GIF")
     return {
         "pixels": png(10**5, 10**5),

@@ -143,7 +143,8 @@ def test_the_pixels_are_mapped_and_not_copied_by_a_dataset(source, tmp_path):
 
 def test_what_is_stored_is_decoded_once_and_other_images_again(source, tmp_path, monkeypatch):
     folder = store_images(source, tmp_path / "images", 8)
-    calls, load = [], TinySource.load
+    calls = []
+    load = TinySource.load
     monkeypatch.setattr(
         TinySource, "load", lambda self, path, *rest: calls.append(path) or load(self, path, *rest)
     )

@@ -203,7 +203,9 @@ def test_images_are_bounded_by_the_bytes_they_take_not_by_their_files(monkeypatc
 
 def test_large_images_are_decoded_one_after_the_other_and_small_ones_side_by_side(monkeypatch):
     monkeypatch.setattr(images, "MEMORY", MemoryBudget(100 * 100 * images.BYTES_PER_PIXEL))
-    lock, now, most = threading.Lock(), [], []
+    lock = threading.Lock()
+    now = []
+    most = []
     together = threading.Barrier(4, timeout=20)
 
     def use(content):

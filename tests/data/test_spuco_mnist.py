@@ -37,7 +37,8 @@ def test_a_share_of_each_class_has_its_own_colour_and_the_others_are_even(streng
     train = SpuCoMNIST(strength=strength).train
     for label in range(5):
         colors = torch.bincount(train.contexts[train.labels == label], minlength=5).tolist()
-        total, own = sum(colors), colors.pop(label)
+        total = sum(colors)
+        own = colors.pop(label)
         assert own == int(strength * total)
         # Nearly: which samples keep theirs is drawn
         assert max(colors) - min(colors) <= 3 * (total / 4) ** 0.5

@@ -172,10 +172,8 @@ def test_what_is_no_table_is_refused(photos):
 @pytest.mark.parametrize("kind", ["txt", "csv"])
 def test_the_images_of_a_table_are_found_below_it_or_where_one_says(tmp_path, kind):
     celeba(tmp_path)
-    table, named = (
-        tmp_path / f"list_attr_celeba.{kind}",
-        {"columns": {"label": "Blond_Hair", "context": "Male"}},
-    )
+    table = tmp_path / f"list_attr_celeba.{kind}"
+    named = {"columns": {"label": "Blond_Hair", "context": "Male"}}
     source = open_images(table, **named)
     assert source.samples[0][:3] == ("img_align_celeba/000.png", "not Blond_Hair", "Male")
     assert "were found in 'img_align_celeba/'" in " ".join(make_split(source).notes)

@@ -110,7 +110,9 @@ def test_bad_options_are_named(options, error, says):
 
 
 def test_a_thread_that_calls_in_the_middle_of_anothers_call_is_told_and_changes_nothing():
-    inside, may_go_on, told = threading.Event(), threading.Event(), []
+    inside = threading.Event()
+    may_go_on = threading.Event()
+    told = []
 
     def wait(fits):
         inside.set()

@@ -144,7 +144,8 @@ def made_run() -> Path:
     """The folder of a training that was killed after its first epoch."""
     folder = Path(tempfile.mkdtemp()) / "run"
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
-    original, saved = resume.save_state, []
+    original = resume.save_state
+    saved = []
 
     def spy(path: Path, state: dict[str, Any]) -> None:
         original(path, state)

@@ -179,7 +179,8 @@ def make_special(path: Path, kind: str) -> None:
 @contextmanager
 def full_disk(fits: int = 0) -> Iterator[None]:
     """Let the disk be full after so many files."""
-    synchronise, written = os.fsync, []
+    synchronise = os.fsync
+    written = []
 
     def full(descriptor: int) -> None:
         if len(written) == fits:

@@ -143,7 +143,8 @@ def test_a_clock_that_jumps_changes_nothing(jump, tmp_path, monkeypatch):
     future or past.
     """
     expected = run(tmp_path / "expected")
-    now, calls = time.time, []
+    now = time.time
+    calls = []
     monkeypatch.setattr(time, "time", lambda: now() + jump * (calls.append(0) or len(calls) % 3))
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -70,7 +70,8 @@ class Counter:
 
 
 def test_work_runs_as_it_is_and_then_from_a_record_that_is_made_once(record):
-    captured, counter = Captured(), Counter()
+    captured = Captured()
+    counter = Counter()
     results = [counter.call(captured) for _ in range(CALLS_BEFORE + 3)]
     assert results == ["run"] * CALLS_BEFORE + ["replayed"] * 3
     assert record.made == 1
@@ -80,7 +81,8 @@ def test_work_runs_as_it_is_and_then_from_a_record_that_is_made_once(record):
 
 
 def test_other_settings_have_a_record_of_their_own_and_few_are_kept(record):
-    captured, counter = Captured(), Counter()
+    captured = Captured()
+    counter = Counter()
     for settings in range(MOST_KEPT + 1):
         for _ in range(CALLS_BEFORE + 1):
             result = counter.call(captured, settings)
@@ -91,14 +93,16 @@ def test_other_settings_have_a_record_of_their_own_and_few_are_kept(record):
 
 
 def test_settings_that_change_with_every_call_are_never_recorded(record):
-    captured, counter = Captured(), Counter()
+    captured = Captured()
+    counter = Counter()
     assert {counter.call(captured, number) for number in range(30)} == {"run"}
     assert record.made == 0
 
 
 def test_a_recording_that_fails_is_undone_and_not_tried_again(record):
     record.problem = RuntimeError("no such luck\nmore of it")
-    captured, counter = Captured(), Counter()
+    captured = Captured()
+    counter = Counter()
     results = [counter.call(captured) for _ in range(CALLS_BEFORE + 3)]
     assert set(results) == {"run"}
     assert captured.obstacle == "recording one failed (no such luck)"
@@ -113,7 +117,8 @@ def test_a_recording_that_fails_is_undone_and_not_tried_again(record):
 )
 def test_what_cannot_be_undone_is_raised(record, problem, undo):
     record.problem = problem
-    captured, counter = Captured(), Counter()
+    captured = Captured()
+    counter = Counter()
     for _ in range(CALLS_BEFORE):
         counter.call(captured, remember=undo)
     with pytest.raises(type(problem), match=str(problem)):

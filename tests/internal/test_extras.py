@@ -32,7 +32,8 @@ def run(*arguments):
 
 def main():
     """Import the library once more, where some packages cannot be imported, and run a script."""
-    blocked, body = sys.argv[1].split(), sys.argv[2]
+    blocked = sys.argv[1].split()
+    body = sys.argv[2]
     for name in [name for name in sys.modules if name.partition(".")[0] in {"pfdl", *blocked}]:
         del sys.modules[name]
     # An import of it then fails as if it were not installed

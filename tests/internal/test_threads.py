@@ -20,7 +20,8 @@ def test_results_come_in_the_order_of_the_items(per_task):
 
 @pytest.mark.parametrize("per_task", [1, 100])
 def test_nothing_is_begun_once_a_call_raised_or_the_caller_gave_up(per_task):
-    begun, may_go_on = [], threading.Event()
+    begun = []
+    may_go_on = threading.Event()
 
     def work(number):
         begun.append(number)

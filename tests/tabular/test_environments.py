@@ -26,13 +26,15 @@ def changing_table(
         y = S @ [1.0, -1.0] + 0.5 * rng.standard_normal(n)
         V = slope * y + 0.5 * rng.standard_normal(n)
         parts.append((np.column_stack([S, V]), y))
-    X, y = np.vstack([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    X = np.vstack([part[0] for part in parts])
+    y = np.concatenate([part[1] for part in parts])
     return X, y, np.repeat(["north", "south", "west"][: len(slopes)], n)
 
 
 def test_errors_are_those_of_least_squares_on_the_other_environments():
     X, y, groups = changing_table(0)
-    Z, label = standardised(X), standardised(y)[:, None]
+    Z = standardised(X)
+    label = standardised(y)[:, None]
     found = _Moments(Z, label, groups, np.ones(len(y))).errors(np.array([0, 2]))
     expected = []
     for name in ("north", "south", "west"):
@@ -44,7 +46,8 @@ def test_errors_are_those_of_least_squares_on_the_other_environments():
 
 def test_slope_tests_are_f_tests_of_interactions():
     X, y, groups = changing_table(1, slopes=(0.3, 0.32, 0.28))
-    Z, label = standardised(X), standardised(y)[:, None]
+    Z = standardised(X)
+    label = standardised(y)[:, None]
     p_values = _Moments(Z, label, groups, np.ones(len(y))).slope_tests(np.arange(3))
     dummies = np.column_stack([groups == name for name in ("north", "south", "west")]).astype(float)
 

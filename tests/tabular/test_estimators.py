@@ -87,7 +87,8 @@ def test_plot_shows_m_and_k_of_every_column(data):
 
     table = data.frame().drop(columns="y").rename(columns={"S1": "$\\bad{$", "S2": "\x1b[2J"})
     model = LeakScreen().fit(table, data.y)
-    axes, why = model.plot(), model.explain()
+    axes = model.plot()
+    why = model.explain()
     axes.figure.draw_without_rendering()
     assert why.index[0] == "V1"
     shown = [
@@ -132,7 +133,8 @@ def test_what_is_to_be_kept_is_kept(data):
 
 def test_weights_count_and_rows_without_weight_do_not(data):
     other = make_mmads(1000, 10, 1 + 1e-9, seed=1)
-    X, y = np.vstack([data.X, other.X]), np.append(data.y, other.y)
+    X = np.vstack([data.X, other.X])
+    y = np.append(data.y, other.y)
     weight = np.repeat([1.0, 0.0], 1000)
     alone, weighted = (
         ScreenedRegressor().fit(data.X, data.y),

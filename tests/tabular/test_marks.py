@@ -43,7 +43,8 @@ def test_shares_are_those_of_explicit_regressions(made):
 
 def test_p_values_are_those_of_f_tests(made):
     Z, label, marks = made
-    n, d = len(Z), label.shape[1]
+    n = len(Z)
+    d = label.shape[1]
 
     def p_value(j, smaller, larger):
         freedom = n - 1 - larger.shape[1]

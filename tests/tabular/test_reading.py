@@ -98,7 +98,8 @@ def test_rows_without_a_label_are_not_left_out_in_silence(tmp_path):
     X, _, notes = read_table(tmp_path / "table.csv", "wage")
     assert len(X) == works.sum()
     note = next(note for note in notes if note.startswith("left out, as 'wage' is missing"))
-    without, with_wage = table["age"][~works].to_numpy(), table["age"][works].to_numpy()
+    without = table["age"][~works].to_numpy()
+    with_wage = table["age"][works].to_numpy()
     area = (without[:, None] > with_wage[None, :]).mean()
     assert f"{len(without)} of 800 rows" in note
     assert f"age {area:.2f} (AUC) predict it" in note

@@ -70,7 +70,8 @@ def test_correlation_test_is_the_f_test_of_a_regression():
     X[:, :3] += rng.standard_normal((80, 1))
     measured = measure(moments_of(X, label_of(rng.integers(2, size=80), number=False)))
     for j in range(4):
-        n, inputs = len(X), 3
+        n = len(X)
+        inputs = 3
         r2 = 1 - residual_variance(X[:, j], np.delete(X, j, axis=1)) * (n - inputs - 1) / (
             n * X[:, j].var()
         )

@@ -49,7 +49,8 @@ def trainer(*callbacks):
 
 @pytest.mark.parametrize("output", ["tensor", "dict"])
 def test_the_callback_trains_as_a_loop_with_the_penalty_would(output):
-    model, callback = Own(output), PFDLCallback(2.0, hidden=8)
+    model = Own(output)
+    callback = PFDLCallback(2.0, hidden=8)
     torch.manual_seed(3)
     run = trainer(callback)
     run.fit(model, loader())
@@ -134,7 +135,8 @@ def test_the_classifier_trains_in_lightning_as_without_it_and_logs_its_validatio
         "mlp", "groupdro+pfdl", image_size=8, epochs=1, batch_size=16, augment="none"
     )
     torch.manual_seed(0)
-    model, twin = ImageClassifier(config, 2), Classifier(config, 2)
+    model = ImageClassifier(config, 2)
+    twin = Classifier(config, 2)
     twin.load_state_dict(model.state_dict())
     data = DataLoader(TensorDataset(images, labels, contexts), batch_size=16)
     run = trainer()

@@ -72,14 +72,16 @@ def test_adamw_and_a_cosine():
 def test_label_smoothing_is_that_of_cross_entropy():
     torch.manual_seed(0)
     model = make("erm", 3, label_smoothing=0.2, augment="none")
-    images, labels = torch.randn(6, 3, 8, 8), torch.arange(6) % 3
+    images = torch.randn(6, 3, 8, 8)
+    labels = torch.arange(6) % 3
     expected = F.cross_entropy(model(images), labels, label_smoothing=0.2)
     torch.testing.assert_close(model.loss_of((images, labels)), expected)
 
 
 @pytest.mark.parametrize("augment", ["none", "flip-shift"])
 def test_augmentation_by_name_changes_what_is_trained_on(augment, monkeypatch):
-    model, seen = make(augment=augment), []
+    model = make(augment=augment)
+    seen = []
     monkeypatch.setattr(
         model,
         "forward",

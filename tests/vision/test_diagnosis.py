@@ -59,7 +59,8 @@ class Colours(TinySource):
 
     def __init__(self, named, share=0.9, count=300, sets=("train", "test"), seed=0):
         generator = torch.Generator().manual_seed(seed)
-        self.pictures, self.samples = {}, []
+        self.pictures = {}
+        self.samples = []
         for split in sets:
             for label, name in enumerate(("bright", "dark")):
                 for number in range(count):

@@ -55,7 +55,8 @@ def test_a_training_in_memory_is_the_one_with_a_run_folder_to_the_bit(how, tmp_p
     found = load_file(train(config, source, manifest, tmp_path / "run", device="cpu") / WEIGHTS)
     data = TrainingData(config, source, manifest)
     torch.manual_seed(config.seed)
-    model, seen = Classifier(config, 2), []
+    model = Classifier(config, 2)
+    seen = []
     images = data.train_set
     means = fit(
         model,
@@ -71,7 +72,8 @@ def test_a_training_in_memory_is_the_one_with_a_run_folder_to_the_bit(how, tmp_p
 
 
 def test_rows_of_one_seed_share_the_augmentation_whatever_their_objectives_draw():
-    images, labels = torch.randint(256, (40, 3, 8, 8)).byte(), torch.arange(40) % 2
+    images = torch.randint(256, (40, 3, 8, 8)).byte()
+    labels = torch.arange(40) % 2
 
     def trained(objective, **settings):
         config = replace(

@@ -76,7 +76,8 @@ def test_an_abrupt_end_at_any_instant_costs_only_work(
 
 
 def test_weights_are_written_with_the_state_and_are_those_of_a_whole_epoch(tmp_path, monkeypatch):
-    data, config = tiny_data(validation_fraction=0), TrainingConfig(**SETTINGS)
+    data = tiny_data(validation_fraction=0)
+    config = TrainingConfig(**SETTINGS)
     expected = train(replace(config, epochs=1), *data, tmp_path / "one", device="cpu") / WEIGHTS
     monkeypatch.setattr(resume, "SAVE_EVERY", 3600.0)
     seen = []

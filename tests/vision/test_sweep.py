@@ -76,7 +76,8 @@ def test_a_finished_sweep_trains_nothing_again(swept, monkeypatch):
 
 def test_a_stopped_sweep_resumes_and_ends_the_same(swept, tmp_path, monkeypatch):
     _, results, choice = swept
-    train, calls = sweeping.train, []
+    train = sweeping.train
+    calls = []
 
     def stop_at_second(*arguments, **settings):
         calls.append(arguments)

@@ -30,7 +30,8 @@ def kill_in_every_append():
 
 
 def kill_at_append(number):
-    synchronise, appended = os.fsync, []
+    synchronise = os.fsync
+    appended = []
 
     def fsync(descriptor):
         if Path(f"/proc/self/fd/{descriptor}").readlink().name == JOURNAL:

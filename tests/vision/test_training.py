@@ -98,7 +98,7 @@ def test_balance_is_shown_all_training_images_before_the_first_batch(tmp_path, m
         tmp_path / "run",
         device="cpu",
     )
-    (labels, contexts) = seen[0]
+    labels, contexts = seen[0]
     assert [labels.tolist(), contexts.tolist()] == [
         list(numbers) for numbers in manifest.numbers_of("train")
     ]
@@ -294,7 +294,8 @@ def test_published_dwr_learns_a_weight_for_every_image_before_each_epoch_and_res
     tmp_path, monkeypatch
 ):
     config = replace(TINY, objective="dwr-samples", epochs=3, augment="none")
-    fitted, fit = [], DWR.fit
+    fitted = []
+    fit = DWR.fit
     monkeypatch.setattr(
         DWR, "fit", lambda part, features: (fitted.append(features), fit(part, features))[1]
     )

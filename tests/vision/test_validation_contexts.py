@@ -13,7 +13,8 @@ SETS = {"train": 14, "val": 22, "test": 30}
 @pytest.fixture
 def table(tmp_path):
     """A table of images with empty contexts in the training set."""
-    source, lines = TinySource(), []
+    source = TinySource()
+    lines = []
     source.save(tmp_path)
     for path in source.pictures:
         name, context, number = path.split("/")

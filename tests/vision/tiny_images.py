@@ -15,7 +15,8 @@ class TinySource:
 
     def __init__(self, per_cell=30, contexts=("blue", "red")):
         generator = torch.Generator().manual_seed(0)
-        self.pictures, self.samples = {}, []
+        self.pictures = {}
+        self.samples = []
         for label, name in enumerate(("bright", "dark")):
             for place, context in enumerate(contexts):
                 for number in range(per_cell):

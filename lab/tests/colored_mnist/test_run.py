@@ -96,7 +96,8 @@ def with_contexts():
 
 
 def test_test_images_play_no_part_in_choosing(with_contexts):
-    row, (data, contexts) = tiny("balance-inferred-l2-0.0011", 42), with_contexts
+    row = tiny("balance-inferred-l2-0.0011", 42)
+    data, contexts = with_contexts
     lines = trained(row, data, contexts)
     assert [line["step"] for line in lines] == [20, 40, 41]
     assert all(0 <= line[WORST_GROUP] <= 100 for line in lines)

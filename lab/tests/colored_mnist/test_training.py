@@ -82,7 +82,8 @@ def test_a_training_ends_where_irms_code_does(name, settings, weight, anneal):
 
 @pytest.mark.parametrize("steps", [1, 5])
 def test_the_last_step_only_measures(steps):
-    (network, objective), updates = parts("erm"), []
+    network, objective = parts("erm")
+    updates = []
     before = copy.deepcopy(list(network.parameters()))
     config = replace(CONFIG, steps=steps)
     train(network, objective, *problem(), config, feature_rows=ROWS, after_step=updates.append)

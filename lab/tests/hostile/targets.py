@@ -35,7 +35,8 @@ def tables(*heading: str) -> st.SearchStrategy[bytes]:
 
 def read_everything(folder: Path) -> list[Any]:
     """What each reader of a folder answers; None where it refuses."""
-    run, problems = Run(folder, "mmads", {}, {}), []
+    run = Run(folder, "mmads", {}, {})
+    problems = []
     read_results(run, Columns(("method",), ("value",)), problems)
     read_metrics(run, problems)
     answered(read_groups, f"{folder / 'm.csv'}:a")

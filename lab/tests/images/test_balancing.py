@@ -19,7 +19,8 @@ def found(contexts):
 
 def note_orders(monkeypatch):
     """Return a list to which every epoch adds the samples that it draws, in order."""
-    drawn, original = [], EpochSampler.draw
+    drawn = []
+    original = EpochSampler.draw
 
     def note(sampler):
         drawn.append(torch.tensor(original(sampler)))

@@ -98,7 +98,8 @@ def test_an_objective_that_a_stranger_registered_is_a_row(digits, tmp_path, monk
 def test_all_rows_of_a_seed_share_the_split_and_are_tested_at_seven_ratios(
     tiny, tmp_path, monkeypatch
 ):
-    loaded, load = [], TinySource.load
+    loaded = []
+    load = TinySource.load
     monkeypatch.setattr(
         TinySource, "load", lambda self, path, *rest: loaded.append(path) or load(self, path, *rest)
     )
@@ -118,7 +119,8 @@ def test_all_rows_of_a_seed_share_the_split_and_are_tested_at_seven_ratios(
 def test_a_stopped_experiment_goes_on_and_other_images_are_other_results(
     tiny, tmp_path, monkeypatch
 ):
-    trained, original = [], run.train_row
+    trained = []
+    original = run.train_row
 
     def stop_at_third(settings, *args, **kwargs):
         trained.append(settings.objective)
@@ -156,7 +158,8 @@ def test_rows_are_tested_and_probed_along_the_training_and_where_validation_choo
 
 
 def test_a_control_is_switched_off_after_its_share_of_the_epochs(digits, task, monkeypatch):
-    weights, original = [], CovarianceDecorrelation.forward
+    weights = []
+    original = CovarianceDecorrelation.forward
 
     def note(self, features):
         weights.append(self.weight)
@@ -190,7 +193,8 @@ def test_the_network_and_the_size_of_a_row_count_more_than_those_of_the_experime
 
 @pytest.mark.parametrize("select", ["accuracy", "worst-group"])
 def test_the_rule_says_what_chooses_an_epoch(digits, task, select, monkeypatch):
-    seen, original = [], testing.Tester._validate
+    seen = []
+    original = testing.Tester._validate
 
     def watch(self, progress):
         predicted = testing.predict_classes(progress.model, self.validation.inputs)
@@ -230,11 +234,9 @@ def test_a_table_of_images_with_sets_of_its_own_is_tested_on_its_test_set(tmp_pa
     photos = make_folder(tmp_path / "photos", {"a": 24})
     lines = ["file,what,where,part"]
     for number in range(24):
-        what, where, part = (
-            ("dog", "cat")[number % 2],
-            ("sand", "sea", "sea")[number % 3],
-            2 * (number > 11),
-        )
+        what = ("dog", "cat")[number % 2]
+        where = ("sand", "sea", "sea")[number % 3]
+        part = 2 * (number > 11)
         lines.append(f"a/{number:03d}.png,{what},{where},{part}")
     table = photos / "images.csv"
     table.write_text("\n".join(lines))
