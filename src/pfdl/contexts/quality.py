@@ -85,8 +85,8 @@ def group_report(labels: Any, contexts: Any, true_contexts: Any) -> GroupReport:
         ari=float(ari),
         accuracy=float(right.mean()),
         worst_group_accuracy=measure_accuracy(right, y, true).worst_group.accuracy,
-        minority_precision=both / guessed.sum() if guessed.any() else float("nan"),
-        minority_recall=both / minority.sum() if minority.any() else float("nan"),
+        minority_precision=float(both / guessed.sum()) if guessed.any() else float("nan"),
+        minority_recall=float(both / minority.sum()) if minority.any() else float("nan"),
     )
 
 
