@@ -13,10 +13,11 @@ from pathlib import Path
 import torch
 
 from pfdl._internal.processes import anybody, gather_objects, rank, run_on_first, world_size
+from pfdl._internal.state import load_state, save_state
 from pfdl.cli.main import app
 from pfdl.vision import TrainingStoppedError, resume, training
 from pfdl.vision.launching import make_fabric
-from pfdl.vision.resume import RunKeeper
+from pfdl.vision.resume import STATE, RunKeeper
 from pfdl.vision.training import TrainingConfig, train
 from tests.vision.tiny_images import tiny_data
 
@@ -65,18 +66,37 @@ class Interrupter(RunKeeper):
         super().stop_if_asked()
 
 
-def stop_and_resume(folder, **settings):
+def stop(folder, **settings):
     """Return what both processes said when one of them was stopped."""
     training.RunKeeper = Interrupter
     try:
         run(folder, **settings)
-        said = "nothing"
     except TrainingStoppedError as stopped:
-        said = str(stopped)
+        return str(stopped)
     finally:
         training.RunKeeper = RunKeeper
+    return "nothing"
+
+
+def stop_and_resume(folder, **settings):
+    said = stop(folder, **settings)
     run(folder, **settings)
     return said
+
+
+def tamper_and_resume(folder, **settings):
+    """Return what both processes say to a state whose moments somebody shortened."""
+    stop(folder, **settings)
+    run_on_first(lambda: shorten_moments(folder / STATE))
+    return sentence(lambda: run(folder, **settings))
+
+
+def shorten_moments(path):
+    """Let every moment have one element: compiled kernels would read beyond it."""
+    state = load_state(path)
+    for moments in state["optimizer"]["state"].values():
+        moments.update({name: torch.zeros(1) for name in moments if name != "step"})
+    save_state(path, state)
 
 
 def sentence(action):
@@ -109,6 +129,7 @@ def main():
     run(folder / "uninterrupted")
     said["stopped"] = stop_and_resume(folder / "stopped")
     said["stopped fsdp"] = stop_and_resume(folder / "fsdp", strategy="fsdp")
+    said["tampered fsdp"] = tamper_and_resume(folder / "tampered", strategy="fsdp")
     run(folder / "plain", PLAIN)
     said["one device"] = sentence(lambda: train(PLAIN, *tiny_data(), folder / "one", device="cpu"))
     said["another run"] = sentence(lambda: run(folder / "plain"))

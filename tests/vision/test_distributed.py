@@ -83,6 +83,14 @@ def test_a_process_that_is_asked_to_stop_stops_all_and_the_run_resumes_exactly(t
     assert_close(folder / "fsdp", folder / "uninterrupted", rtol=1e-4, atol=1e-5)
 
 
+def test_a_state_that_somebody_changed_is_refused_by_all_where_the_model_is_sharded(trained):
+    _, said, _ = trained
+    for each in said:
+        assert each["tampered fsdp"].startswith("ValueError: ")
+        assert "is not a state of this training" in each["tampered fsdp"]
+        assert "has shape (1,); it must be" in each["tampered fsdp"]
+
+
 def test_a_killed_process_ends_all_and_torchrun_resumes_to_the_same_weights(trained):
     folder, _, killed = trained
     assert killed.finish() != 0
