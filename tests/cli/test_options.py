@@ -83,6 +83,7 @@ def test_what_is_typed_is_the_config(arguments, expected):
         (["--set", "grain=oats"], "grain is 'oats'; choose one of 'rye', 'wheat'."),
         (["--set", "hours=long"], "hours is 'long'; give a whole number."),
         (["-t", "0"], "hours is 0; it must be at least 1."),
+        (["-t", "9" * 20], f"hours is {'9' * 20}; it must be at most 4294967295."),
         (["--grain", "rye"], "--set grain=VALUE"),
     ],
 )

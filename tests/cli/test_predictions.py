@@ -112,6 +112,10 @@ def test_several_models_on_the_same_images_are_compared(tmp_path):
     ("change", "sentence"),
     [
         (lambda table: table.drop(columns="prediction"), "no column 'prediction'"),
+        (
+            lambda table: table.replace({"prediction": {"cat": "0", "dog": "1"}}),
+            "call the classes alike in both columns: a prediction is '0', a label 'cat'",
+        ),
         (lambda table: table.assign(split="holdout"), "has the split 'holdout'; give train, val"),
         (lambda table: table.assign(split="train"), "no image to test on"),
         (lambda table: table.assign(prediction=""), "has no prediction in line"),

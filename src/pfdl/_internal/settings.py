@@ -16,6 +16,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pfdl._internal.validation import check_choice, check_count, check_number
 
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+LARGEST_COUNT = 2**32 - 1
+"""Of a setting that is a whole number; NumPy's generators and scikit-learn take no larger seed."""
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -60,7 +62,7 @@ def check_settings(config: Any) -> None:
         if float in (hints[declared.name], *get_args(hints[declared.name])):
             check_number(declared.name, value, minimum, declared.metadata["maximum"])
         else:
-            check_count(declared.name, value, minimum)
+            check_count(declared.name, value, minimum, LARGEST_COUNT)
 
 
 def describe_settings(config: type) -> dict[str, str]:

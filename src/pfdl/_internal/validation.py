@@ -43,12 +43,14 @@ def check_choice(name: str, value: str, choices: Collection[str]) -> None:
         )
 
 
-def check_count(name: str, value: int, minimum: int) -> None:
-    """Raise unless ``value`` is an integer of at least ``minimum``."""
+def check_count(name: str, value: int, minimum: int, maximum: float = math.inf) -> None:
+    """Raise unless ``value`` is an integer from ``minimum`` to ``maximum``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is {value!r}; give a whole number.")
     if value < minimum:
         raise ValueError(f"{name} is {value}; it must be at least {minimum}.")
+    if value > maximum:
+        raise ValueError(f"{name} is {value}; it must be at most {maximum}.")
 
 
 def check_number(name: str, value: float, minimum: float = 0.0, maximum: float = math.inf) -> None:

@@ -118,6 +118,12 @@ def _check_cells(path: Path, frame: pd.DataFrame) -> None:
         if (lines[name] == "").any():
             where = lines.index[lines[name] == ""][0] + 2  # a line for the header, counted from 1
             raise ValueError(f"{path} has no {name} in line {where}.")
+    predictions = frame["prediction"][judged]
+    if predictions.isin(frame["label"]).sum() == 0:
+        raise ValueError(
+            f"{path} has no prediction that is a label; call the classes alike in both columns: a"
+            f" prediction is {predictions.iloc[0]!r}, a label {frame['label'].iloc[0]!r}."
+        )
     doubled = frame["path"][frame["path"].duplicated()]
     if len(doubled):
         raise ValueError(f"{path} has {doubled.iloc[0]!r} twice; give one line for each image.")
