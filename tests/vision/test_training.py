@@ -11,7 +11,7 @@ from pfdl.data import make_split
 from pfdl.data.context_images import ContextImages
 from pfdl.objectives.weightings import DWR, Balance
 from pfdl.runs import INFERRED_CONTEXTS
-from pfdl.vision import training
+from pfdl.vision import inferring, training
 from pfdl.vision.backbones import make_backbone
 from pfdl.vision.checkpoint import WEIGHTS, load_model
 from pfdl.vision.classifier import Classifier
@@ -211,7 +211,7 @@ def test_contexts_are_inferred_from_a_network_that_has_learnt_something(tmp_path
         described.append(device)
         return images.flatten(1).float()
 
-    monkeypatch.setattr(training, "embed", describe)
+    monkeypatch.setattr(inferring, "embed", describe)
     config = replace(TINY, contexts="inferred", weights=str(tmp_path / "weights.pth"))
     train(config, *tiny_data(), tmp_path / "run", device="cpu")
     assert set(described) == {"cpu"}
