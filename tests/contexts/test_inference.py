@@ -163,7 +163,7 @@ def test_datasets_and_loaders_give_what_arrays_give():
 @pytest.mark.parametrize("method", ["pooled", "within", "early"])
 def test_a_sample_is_enough_and_the_rest_is_assigned_in_one_pass(method, monkeypatch):
     features, labels, contexts = objects_in_contexts(samples=3000, dominant=0.95)
-    monkeypatch.setattr("pfdl.contexts.inference.MOST_SAMPLES", 1200)
+    monkeypatch.setattr("pfdl.contexts.sample.MOST_SAMPLES", 1200)
     monkeypatch.setattr("pfdl.contexts.sampling.CLUSTERED", 400)
     monkeypatch.setattr("pfdl.contexts.sources.BLOCK", 700)
     found = find_contexts(features, labels, method=method)

@@ -103,7 +103,7 @@ def colour_model(share, tmp_path):
 
 def test_contexts_that_are_not_confirmed_give_pictures_and_no_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "pfdl.contexts.inference.confirm",
+        "pfdl.contexts.judging.confirm",
         lambda method, stability, *_, **__: Trial(method, 2, stability, reason="they fail"),
     )
     source = Colours(named=False)

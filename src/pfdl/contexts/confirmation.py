@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.finders import DEFAULT_DEMANDS, Demands
 from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
+from pfdl.contexts.sampling import stratified_rows
 
 SPLITS = 3
 """Random halvings of the samples over which held-out accuracies are averaged."""
@@ -130,10 +131,10 @@ def confirm(
     association, chance = cramers_v(counts)
     unusual = ~usual_groups(counts)[y, context]
     trial = replace(trial, association=association)
+    if demands.are_mistakes:
+        return _confirm_mistakes(trial, z, y, context, counts, seed)
     if objection := _objection(counts, association, chance, unusual):
         return replace(trial, reason=objection)
-    if demands.are_mistakes:
-        return _confirm_mistakes(trial, z, y, context, unusual, seed)
     group = y * counts.shape[1] + context
     if demands.errors_are_one_group:
         group = unusual.astype(np.intp)
@@ -155,30 +156,59 @@ def _confirm_mistakes(
     z: FloatArray,
     y: IndexArray,
     context: IndexArray,
-    unusual: NDArray[np.bool_],
+    counts: NDArray[np.int64],
     seed: int,
 ) -> Trial:
-    """Check contexts that are what a short training mistakes samples for."""
+    """Check contexts into which a short training mistakes samples."""
     from pfdl.contexts import misled
 
-    found = misled.measure_mistakes(z, y, context, seed)
+    if objection := _objection_to_mistakes(counts, trial.association, misled.LEAST_ASSOCIATION):
+        return replace(trial, reason=objection)
+    unusual = ~usual_groups(counts)[y, context]
+    rows = stratified_rows(y * 2 + unusual, misled.FITTED, np.random.default_rng(seed))
+    found = misled.measure_mistakes(z[rows], y[rows], context[rows])
+    unusual = unusual[rows]
     share = average_shares(unusual.astype(np.intp))
-    trial = _with_figures(trial, found.before, found.after, share, unusual)
-    if found.apart < misled.LEAST_APART:
-        reason = (
-            "these samples do not stand apart from the others of their class, as hard images do"
-            f" not ({found.apart:.2f}; {misled.LEAST_APART} is needed)"
-        )
-        return replace(trial, reason=reason)
-    if not found.told >= misled.LEAST_TOLD:
-        reason = (
-            "they can hardly be told from the class that they are taken for, as wrong labels"
-            f" cannot (area under the curve {found.told:.2f}; {misled.LEAST_TOLD} is needed)"
-        )
-        return replace(trial, reason=reason)
+    before, after = found.before.astype(np.float64), found.after.astype(np.float64)
+    trial = _with_figures(trial, before, after, share, unusual)
     averaged = "averaged over usual and unusual groups"
-    objection = _no_gain(trial, 0.0, averaged, misled.LEAST_SURE)
+    objection = _are_wrong_labels(found.told, float((before - after)[~unusual].mean()))
+    objection = objection or _no_gain(trial, 0.0, averaged, misled.LEAST_SURE)
     return _settle(trial, objection, averaged)
+
+
+def _objection_to_mistakes(counts: NDArray[np.int64], association: float, least: float) -> str:
+    """Say what of the counts alone speaks against contexts of mistaken samples; empty if nothing
+    does.
+    """
+    if association < least:
+        return (
+            f"they go too little with the class (Cramér's V {association:.2f}; {least} is needed)"
+        )
+    unusual = (counts * ~usual_groups(counts)).sum(axis=1)
+    classes = np.count_nonzero(counts.sum(axis=1))
+    if (having := np.count_nonzero(unusual >= STRAYS)) <= classes / 2:
+        return f"only {having} of {classes} classes have {STRAYS} samples in unusual groups"
+    if unusual.sum() < LEAST_UNUSUAL:
+        return f"only {unusual.sum()} samples are in unusual groups, too few to judge by"
+    return ""
+
+
+def _are_wrong_labels(told: float, cost: float) -> str:
+    """Say that samples are rather of the class that they are taken for; empty if they are not."""
+    from pfdl.contexts import misled
+
+    if not told >= misled.LEAST_TOLD:
+        return (
+            "they can hardly be told from the class that they are taken for, as wrong labels"
+            f" cannot (area under the curve {told:.2f}; {misled.LEAST_TOLD} is needed)"
+        )
+    if cost > misled.MOST_COST:
+        return (
+            f"balancing them costs {100 * cost:.0f} points in usual groups, as wrong labels do"
+            f" ({100 * misled.MOST_COST:.0f} at most)"
+        )
+    return ""
 
 
 def _settle(trial: Trial, objection: str, averaged: str) -> Trial:

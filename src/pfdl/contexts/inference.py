@@ -4,23 +4,19 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score
 
 from pfdl._internal.validation import check_count, check_number
-from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers, group_table
-from pfdl.contexts.confirmation import Trial, confirm, errors_for_tries
-from pfdl.contexts.early import HALVINGS
+from pfdl.contexts._arrays import FloatArray, IndexArray, as_numbers
+from pfdl.contexts.confirmation import Trial, errors_for_tries
 from pfdl.contexts.finders import (
     AUTO,
     Demands,
-    Finder,
     Proposal,
     automatic_finders,
     check_settings_of,
@@ -29,20 +25,12 @@ from pfdl.contexts.finders import (
     reads_logits,
     takes,
 )
-from pfdl.contexts.ridge import CONSTANT
-from pfdl.contexts.sampling import stratified_rows
+from pfdl.contexts.judging import Judge, Outcome
+from pfdl.contexts.sample import Sample
 from pfdl.contexts.sources import DESCRIBED, FEATURES, Describe, Features, open_descriptions
 
 GIVEN = "given"
 """What a user's own contexts are called beside the finders."""
-
-MOST_SAMPLES = 20_000
-"""Contexts are found and judged by so many samples; what is held in memory does not grow beyond
-them.
-"""
-
-MOST_FEATURES = 2048
-"""Of more features so many are drawn: a context that moves many features is seen in these, too."""
 
 FOR_FEATURES_ALONE = ("misled",)
 """Finders that ``auto`` tries on the features that it is given, and not on descriptions of images:
@@ -58,8 +46,6 @@ LEAST_FEATURES = 4
 TOO_FEW = (
     f"fewer than {LEAST_FEATURES} features vary, so that halves of them cannot confirm each other"
 )
-
-UNCHECKED = "nothing was checked"
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,14 +291,6 @@ def _given(contexts: Any, source: Features) -> Proposal:
     return Proposal(numbers, "Your own.", stability=float("nan"), demands=Demands(agreement=None))
 
 
-class Outcome(NamedTuple):
-    """What was proposed, for all samples, and what the checks say of it."""
-
-    trial: Trial
-    contexts: IndexArray
-    proposal: Proposal
-
-
 def _describe_outcomes(source: Features, outcomes: list[Outcome]) -> InferredContexts:
     """Return the accepted contexts that are most stable, or one context, with a sentence."""
     trials = tuple(replace(outcome.trial, description=source.name) for outcome in outcomes)
@@ -344,212 +322,3 @@ def _one_context(source: Features, why: str, tried: tuple[Trial, ...] = ()) -> I
     """Return all samples in one context."""
     contexts = np.zeros(len(source), dtype=np.intp)
     return InferredContexts(contexts, "none", f"All samples are one context: {why}.", tried)
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """A bounded sample of the data, standardised, in which contexts are found.
-
-    Attributes:
-        source: All of the data.
-        rows: The samples that were drawn, sorted.
-        scale: How features are standardised.
-        z: The standardised features of these samples, shape (m, p).
-        y: Their classes, shape (m,).
-    """
-
-    source: Features
-    rows: IndexArray
-    scale: _Standardisation
-    z: FloatArray
-    y: IndexArray
-
-    @classmethod
-    def draw(cls, source: Features, seed: int) -> Sample:
-        """Draw and standardise the sample, the same number of every class as far as it goes."""
-        rng = np.random.default_rng(seed)
-        rows = stratified_rows(source.labels, MOST_SAMPLES, rng)
-        drawn = source.take(rows)
-        scale = _Standardisation(drawn, rng)
-        return cls(source, rows, scale, scale(drawn), source.labels[rows])
-
-    @property
-    def is_all(self) -> bool:
-        """Return whether the sample is all of the data."""
-        return len(self.rows) == len(self.source)
-
-    def assign_all(self, proposal: Proposal) -> IndexArray:
-        """Return the context of each sample of the data, numbered from 0 without gaps, by a pass
-        over the data if contexts are proposed for the sample alone.
-
-        Raises:
-            ValueError: If a pass is needed and the proposal cannot say of other samples.
-        """
-        contexts = proposal.contexts
-        if len(contexts) < len(self.source):
-            contexts = self._assign_others(proposal)
-        return np.unique(contexts, return_inverse=True)[1].reshape(-1).astype(np.intp)
-
-    def _assign_others(self, proposal: Proposal) -> IndexArray:
-        if proposal.assign is None:
-            raise ValueError(
-                f"the finder gave contexts of {len(self.rows)} of {len(self.source)} samples; for"
-                " more than that it must return a Proposal with assign=..., the rule for others."
-            )
-        parts = []
-        start = 0
-        for block in self.source.blocks():
-            labels = self.source.labels[start : start + len(block)]
-            parts.append(proposal.assign(self.scale(block), labels))
-            start += len(block)
-        contexts = np.concatenate(parts)
-        contexts[self.rows] = proposal.contexts
-        return contexts
-
-    def rows_to_judge(self, contexts: IndexArray, seed: int) -> tuple[IndexArray, FloatArray]:
-        """Return samples that hold enough of every group, rare or not, and their features."""
-        if self.is_all:
-            return self.rows, self.z
-        rng = np.random.default_rng((seed, 1))
-        groups = self.source.labels * (int(contexts.max()) + 1) + contexts
-        rows = stratified_rows(groups, MOST_SAMPLES, rng)
-        return rows, self.scale(self.source.take(rows))
-
-
-@dataclass(frozen=True, eq=False)
-class Judge:
-    """Put what finders propose through the checks.
-
-    Attributes:
-        sample: The samples that contexts are found in.
-        confirmation: How well halves of the features must agree at least; 0 to check nothing.
-        sure: By how many standard errors the checks must hold.
-        seed: Seed of draws and halves.
-    """
-
-    sample: Sample
-    confirmation: float
-    sure: float
-    seed: int
-
-    def try_finders(
-        self, names: Iterable[str], offered: Mapping[str, Any], settings: Mapping[str, Any]
-    ) -> list[Outcome]:
-        """Try finders in turn, until what one proposes is accepted."""
-        outcomes: list[Outcome] = []
-        for name in names:
-            outcomes.append(self.try_finder(name, get_finder(name), offered, settings))
-            if self.confirmation and outcomes[-1].trial.accepted:
-                break
-        return outcomes
-
-    def try_finder(
-        self,
-        name: str,
-        finder: Finder,
-        offered: Mapping[str, Any],
-        settings: Mapping[str, Any],
-    ) -> Outcome:
-        """Run a finder and judge what it proposes.
-
-        The first proposal alone decides whether there are contexts: of many, one would pass by
-        chance. What balances the parts of a context balances the context, too; so of the others,
-        which come with the largest number first, the first that passes the same checks is taken.
-        """
-        offered = dict(offered) if self.confirmation else {**offered, "least_agreement": 0.0}
-        run = partial(propose, finder, offered=offered, settings=settings)
-        proposals = run(self.sample.z, self.sample.y)
-        first = self.judge(name, next(proposals), run)
-        if not self.confirmation or not first.trial.accepted:
-            return first
-        for proposal in proposals:
-            larger = self.judge(name, proposal, run)
-            if larger.trial.accepted:
-                return larger
-        return first
-
-    def judge(
-        self, name: str, proposal: Proposal, run: Callable[..., Iterator[Proposal]] | None = None
-    ) -> Outcome:
-        """Assign all samples and check the contexts; what is unstable needs no pass over the
-        data.
-
-        Args:
-            name: What the finder is called.
-            proposal: What it proposes.
-            run: The finder, to measure the agreement of halves if the proposal does not state it.
-        """
-        demands = proposal.demands
-        stability = proposal.stability
-        if stability is None:
-            stability = self._agreement_of_halves(run) if run is not None else float("nan")
-        if self.confirmation and demands.agreement is not None:
-            needed = max(self.confirmation, demands.agreement)
-            if stability < needed:
-                reason = (
-                    f"halves of the features agree too little ({stability:.2f}; {needed:.2f} is"
-                    " needed)"
-                )
-                none = np.zeros(len(self.sample.source), dtype=np.intp)
-                return Outcome(Trial(name, 0, stability, reason=reason), none, proposal)
-        contexts = self.sample.assign_all(proposal)
-        labels = self.sample.source.labels
-        counts = group_table(labels, contexts)
-        if not self.confirmation:
-            trial = Trial(name, counts.shape[1], stability, accepted=True, reason=UNCHECKED)
-            return Outcome(trial, contexts, proposal)
-        rows, z = self.sample.rows_to_judge(contexts, self.seed)
-        trial = confirm(
-            name,
-            stability,
-            z,
-            labels[rows],
-            contexts[rows],
-            demands=demands,
-            counts=counts,
-            sure=self.sure,
-            seed=self.seed,
-        )
-        return Outcome(trial, contexts, proposal)
-
-    def _agreement_of_halves(self, run: Callable[..., Iterator[Proposal]]) -> float:
-        """Return the adjusted Rand index within classes of what a finder proposes from random
-        halves of the features.
-        """
-        z = self.sample.z
-        y = self.sample.y
-        rng = np.random.default_rng((self.seed, 2))
-        agreement = []
-        for _ in range(HALVINGS):
-            first, second = np.array_split(rng.permutation(z.shape[1]), 2)
-            one = next(run(z[:, first], y)).contexts
-            other = next(run(z[:, second], y)).contexts
-            agreement += [
-                adjusted_rand_score(one[y == label], other[y == label]) for label in np.unique(y)
-            ]
-        return float(np.mean(agreement))
-
-
-class _Standardisation:
-    """Choose features that vary, and scale them to mean 0 and variance 1 in a sample."""
-
-    def __init__(self, sample: FloatArray, rng: np.random.Generator) -> None:
-        largest = np.abs(sample).max(axis=0, initial=0.0)
-        # First, so that squares neither vanish nor overflow
-        self._largest = np.where(largest > 0, largest, 1.0)
-        scaled = sample / self._largest
-        mean = scaled.mean(axis=0)
-        deviation = scaled.std(axis=0)
-        varying = np.flatnonzero(deviation > CONSTANT)
-        if len(varying) > MOST_FEATURES:
-            varying = np.sort(rng.choice(varying, MOST_FEATURES, replace=False))
-        self._columns = varying
-        self.features = len(varying)
-        self._largest = self._largest[varying]
-        self._mean = mean[varying]
-        self._deviation = deviation[varying]
-
-    def __call__(self, features: FloatArray) -> FloatArray:
-        return np.asarray(
-            (features[:, self._columns] / self._largest - self._mean) / self._deviation
-        )

@@ -1,13 +1,11 @@
-"""The finder ``misled``: the classes that a short training mistakes samples for; and the checks
-that tell its contexts from hard images and from wrong labels.
+"""The finder ``misled``: in each class the samples whose context is that of another class.
 
-All three have samples that a short training takes for another class. Thresholds were set on image
-sets with and without a shortcut, with right and with wrong labels (``evidence/shortcuts``):
-
-* In a shortcut, halves of the features are misled alike, and those that are misled stand apart from
-  the others of their class. Hard images shade into the others.
-* Wrongly labelled samples are what they look like: nothing tells them from the class that they are
-  taken for, and balancing them does not help.
+A short training takes some of them for the other class. What they share is then learnt from all
+features within classes, each sample is asked whether it has it, and each class falls into two
+modes; again, until no sample changes. Where no context goes with the class, this ends at some other
+difference between images, which all classes have as often: so how much contexts go with the class
+tells a shortcut from hard images. Thresholds were set on image sets with and without a shortcut,
+with right and with wrong labels (``evidence/shortcuts``).
 """
 
 from __future__ import annotations
@@ -15,194 +13,289 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score, roc_auc_score
-from sklearn.mixture import GaussianMixture
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
 
-from pfdl.contexts._arrays import FloatArray, IndexArray
+from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.finders import Demands, Proposal
 from pfdl.contexts.probe import (
+    LeftOut,
     RidgePath,
     equal_classes,
     equal_groups,
-    held_out_margins,
-    one_thread,
-    spread,
+    margins_of,
 )
 from pfdl.contexts.sampling import stratified_rows
 
 RIDGE = 10.0
 """A short training: what is easy and frequent is learnt."""
 
+RIDGES_OF_CONTEXT = (3.0, 100.0)
+"""By the first, contexts stay near what misleads the training; by the second they go where images
+differ most, which finds more of a context that fills the image."""
+
 RIDGES_OF_GAIN = (1.0, 10.0, 30.0)
 
-FOLDS = 4
+FITTED = 1500
+"""Contexts are sought in so many samples; all others are assigned."""
 
-HALVINGS = 5
-"""How often the features are halved to see whether both halves are misled alike."""
+MOST_TURNS = 15
+SETTLED = 0.5
+"""Turns end when the probabilities of all samples together change by no more than this."""
 
-SPLITS = 2
-
-FITTED = 4000
-"""The training is fitted to so many samples; all others are assigned."""
-
-LEAST_AGREEMENT = 0.6
-"""Adjusted Rand index within classes of what halves of the features take samples for. On sets with
-a shortcut it was mostly 0.6 to 0.9, without 0.4 to 0.7."""
-
-LEAST_APART = 0.08
-"""What two modes instead of one add to the log-likelihood of a class's margins, twice, per sample:
-with a shortcut mostly 0.1 to 0.6, for hard images mostly below 0.07."""
-
-LEAST_TOLD = 0.7
-"""Held-out area under the curve that tells samples from the class that they are taken for: with a
-shortcut 0.7 to 0.9, for wrong labels mostly 0.5 to 0.68."""
-
-LEAST_SURE = 1.0
-"""Standard errors by which balancing must help; more would cost as much recall as it spares."""
-
-LEAST_MISTAKEN = 8
-"""With fewer samples of a pair of classes nothing is told apart."""
-
-STARTS = (0.05, 0.1, 0.2, 0.5)
+STARTS = (0.04, 0.1, 0.25, 0.5)
 """Shares of samples in the lower of two modes that the search for them starts from."""
 
-NARROWEST = 0.15
+MODE_TURNS = 60
+NARROWEST = 0.2
 """The least width of a mode, as a share of that of all."""
 
-DEMANDS = Demands(agreement=LEAST_AGREEMENT, are_mistakes=True)
+LEAST_GROUP = 5
+"""With fewer samples of a class in the context of another nothing can be told or balanced."""
+
+LEAST_ASSOCIATION = 0.6
+"""Cramér's V of context and class: about four of five samples of a class in its usual context. At
+ten of eleven it is 0.82. Without a shortcut it mostly ended below 0.5."""
+
+LEAST_TOLD = 0.65
+"""Left-out area under the curve that tells samples from the class that they are taken for: with a
+shortcut 0.75 to 1, for wrong labels 0.45 to 0.6."""
+
+MOST_COST = 0.2
+"""What balancing may cost left-out samples in usual groups: with a shortcut 0 to 0.15, for wrong
+labels 0.1 to 0.3."""
+
+LEAST_SURE = 2.0
+"""Standard errors by which balancing must help."""
+
+DEMANDS = Demands(agreement=None, are_mistakes=True)
+
+
+class Modes(NamedTuple):
+    """Two normal distributions of the same width.
+
+    Attributes:
+        low: The mean of the lower.
+        high: That of the higher.
+        width: The standard deviation.
+        share: The share of samples in the lower.
+    """
+
+    low: float
+    high: float
+    width: float
+    share: float
+
+    def probability_low(self, values: FloatArray) -> FloatArray:
+        """Return the probability that each value is of the lower mode."""
+        log_odds = np.log(self.share / (1 - self.share)) + (
+            (values - self.high) ** 2 - (values - self.low) ** 2
+        ) / (2 * self.width**2)
+        return np.asarray(1 / (1 + np.exp(-log_odds.clip(-50, 50))))
+
+    def likelihood(self, values: FloatArray) -> float:
+        """Return the log-likelihood, but for a constant."""
+        parts = [
+            np.log(share) - (values - mean) ** 2 / (2 * self.width**2)
+            for mean, share in ((self.low, self.share), (self.high, 1 - self.share))
+        ]
+        return float((np.logaddexp(*parts) - np.log(self.width)).sum())
 
 
 def find_misled(features: FloatArray, labels: IndexArray, *, seed: int = 0) -> Proposal:
-    """Take the class that a short training on all features mistakes a held-out sample for."""
-    rng = np.random.default_rng(seed)
-    rows = stratified_rows(labels, FITTED, rng)
-    z = features[rows]
-    y = labels[rows]
-    weight = equal_classes(y, int(y.max()) + 1)
-    held_out = held_out_margins(z, y, spread(y, rng, FOLDS), weight, [RIDGE])
-    with one_thread():
-        fit = RidgePath(z, y, weight, int(y.max()) + 1)
+    """Take samples that stand apart like those that a short training mistakes, as in the context of
+    the class they are taken for.
+    """
+    rows = stratified_rows(labels, FITTED, np.random.default_rng(seed))
+    z, y = features[rows], labels[rows]
+    fits = LeftOut(z)
+    near, far = (seek(fits, y, ridge) for ridge in RIDGES_OF_CONTEXT)
+    found = far if association(y, far) >= LEAST_ASSOCIATION else near
 
     def assign(z: FloatArray, y: IndexArray) -> IndexArray:
-        return np.asarray(fit.scores(z, [RIDGE])[0].argmax(axis=1))
+        return _assign(features[rows], labels[rows], found, z, y)
 
-    contexts = assign(features, labels)
-    contexts[rows] = held_out.predicted[0]
+    contexts = labels.copy()
+    if len(rows) < len(labels):
+        contexts = assign(features, labels)
+    contexts[rows] = found
     return Proposal(
         contexts,
-        "The classes that a short training mistakes samples for.",
-        stability=_agreement_within_classes(z, y, weight, rng),
+        "Samples that stand apart like those that a short training mistakes for another class.",
+        stability=float("nan"),
         assign=assign,
         demands=DEMANDS,
     )
 
 
-def _agreement_within_classes(
-    z: FloatArray, y: IndexArray, weight: FloatArray, rng: np.random.Generator
-) -> float:
-    """Return how alike trainings with random halves of the features mistake samples."""
-    agreement = []
-    for _ in range(HALVINGS):
-        fold = spread(y, rng, 2)
-        one, other = (
-            held_out_margins(z[:, half], y, fold, weight, [RIDGE]).predicted[0]
-            for half in np.array_split(rng.permutation(z.shape[1]), 2)
-        )
-        agreement += [adjusted_rand_score(one[y == k], other[y == k]) for k in np.unique(y)]
-    return float(np.mean(agreement))
+def seek(fits: LeftOut, y: IndexArray, ridge: float) -> IndexArray:
+    """Return for each sample the class whose context it is in, its own for most.
+
+    Args:
+        fits: Of the standardised features.
+        y: The classes, shape (n,).
+        ridge: Of the fits that tell contexts.
+    """
+    classes = int(y.max()) + 1
+    scores = fits.scores(np.eye(classes)[y], equal_classes(y, classes), RIDGE)
+    before = np.full(len(y), np.inf)
+    for _ in range(MOST_TURNS):
+        margins, rival = margins_of(scores, y)
+        apart = _probability_apart(margins, y)
+        if np.abs(apart - before).sum() <= SETTLED:
+            break
+        before = apart
+        target = (1 - apart)[:, None] * np.eye(classes)[y] + apart[:, None] * np.eye(classes)[rival]
+        scores = fits.scores(target, _equal_modes(apart, y), ridge, y)
+    return _without_strays(np.where(apart > 0.5, rival, y), y)
+
+
+def association(y: IndexArray, context: IndexArray) -> float:
+    """Return Cramér's V of class and context."""
+    from pfdl.contexts.confirmation import cramers_v
+
+    return cramers_v(group_table(y, context))[0]
+
+
+def _probability_apart(margins: FloatArray, y: IndexArray) -> FloatArray:
+    """Return the probability that a sample is of the lower mode of its class."""
+    apart = np.zeros(len(y))
+    for label in np.unique(y):
+        mine = y == label
+        if (modes := two_modes(margins[mine])) is not None:
+            apart[mine] = modes.probability_low(margins[mine])
+    return apart
+
+
+def two_modes(values: FloatArray) -> Modes | None:
+    """Fit two modes of the same width; None for too few values or values that are all the same."""
+    spread = float(values.std())
+    if len(values) < 2 * LEAST_GROUP or spread == 0:
+        return None
+    fits = [_two_modes_from(values, share, NARROWEST * spread) for share in STARTS]
+    return max(
+        (fit for fit in fits if fit is not None),
+        key=lambda fit: fit.likelihood(values),
+        default=None,
+    )
+
+
+def _two_modes_from(values: FloatArray, share: float, narrowest: float) -> Modes | None:
+    """Fit two modes from the lowest values as a first guess of the lower; None where it empties."""
+    low = (values <= np.quantile(values, share)).astype(np.float64)
+    modes = None
+    for _ in range(MODE_TURNS):
+        number = low.sum()
+        if not 0.5 < number < len(values) - 0.5:
+            return None
+        means = (low @ values / number, (1 - low) @ values / (len(values) - number))
+        squares = low @ (values - means[0]) ** 2 + (1 - low) @ (values - means[1]) ** 2
+        width = max(float(np.sqrt(squares / len(values))), narrowest)
+        modes = Modes(float(means[0]), float(means[1]), width, float(number / len(values)))
+        low = modes.probability_low(values)
+    return modes
+
+
+def _equal_modes(apart: FloatArray, y: IndexArray) -> FloatArray:
+    """Return weights under which both modes of each class count the same, if they have a sample."""
+    weight = np.empty(len(y))
+    for label in np.unique(y):
+        mine = y == label
+        low, high = apart[mine], 1 - apart[mine]
+        weight[mine] = low / max(low.sum(), 1.0) + high / max(high.sum(), 1.0)
+    return weight
+
+
+def _without_strays(contexts: IndexArray, y: IndexArray) -> IndexArray:
+    """Put the few of a class in one context of another class into the most frequent of these; a
+    class with too few in all of them stays in its own.
+    """
+    counts = group_table(y, contexts)
+    np.fill_diagonal(counts, 0)
+    usual = np.arange(len(counts))
+    most = np.where(counts.sum(axis=1) >= LEAST_GROUP, counts.argmax(axis=1), usual)
+    stray = (counts[y, contexts] < LEAST_GROUP) & (contexts != y)
+    return np.where(stray, most[y], contexts)
+
+
+def _assign(
+    fitted: FloatArray, of_fitted: IndexArray, contexts: IndexArray, z: FloatArray, y: IndexArray
+) -> IndexArray:
+    """Return the contexts of other samples by a fit to those of these, within classes."""
+    weight = equal_groups(of_fitted, contexts)
+    classes = int(of_fitted.max()) + 1
+    members = np.eye(classes)[of_fitted].T * weight
+    means = members @ fitted / members.sum(axis=1).clip(min=1e-12)[:, None]
+    fit = RidgePath(fitted - means[of_fitted], contexts, weight, classes)
+    return np.asarray(fit.scores(z - means[y], [RIDGE])[0].argmax(axis=1))
 
 
 class Mistakes(NamedTuple):
-    """What is measured of the samples that a short training mistakes.
+    """What is measured of samples in the context of another class.
 
     Attributes:
-        apart: How clearly they stand apart from the others of their class.
         told: How well they can be told from the class that they are taken for; NaN if of no pair of
             classes there are enough.
-        before: How often a training gets each held-out sample right.
-        after: The same where mistaken samples weigh as much as the others of their class.
+        before: Whether a training gets each sample that it has not seen right.
+        after: The same where all groups weigh the same.
     """
 
-    apart: float
     told: float
-    before: FloatArray
-    after: FloatArray
+    before: NDArray[np.bool_]
+    after: NDArray[np.bool_]
 
 
-def measure_mistakes(z: FloatArray, y: IndexArray, mistaken: IndexArray, seed: int) -> Mistakes:
+def measure_mistakes(z: FloatArray, y: IndexArray, context: IndexArray) -> Mistakes:
     """Measure what tells a shortcut from hard images and wrong labels.
 
     Args:
         z: Standardised features, shape (n, p).
         y: The classes, shape (n,).
-        mistaken: The class that each sample is taken for, shape (n,).
-        seed: Seed of the folds.
+        context: The class whose context each sample is in, shape (n,).
     """
-    rng = np.random.default_rng((seed, 3))
-    weight = equal_classes(y, int(y.max()) + 1)
-    margins = held_out_margins(z, y, spread(y, rng, FOLDS), weight, [RIDGE]).margins[0]
-    apart = max(_two_modes(margins[y == label]) for label in np.unique(y))
-    told = _told_from_lookalikes(z, y, mistaken, rng)
-    before, after = _trainings(z, y, mistaken != y, rng)
-    return Mistakes(apart, told, before, after)
+    fits = LeftOut(z)
+    before, after = _trainings(fits, y, context)
+    return Mistakes(_told_from_lookalikes(fits, y, context), before, after)
 
 
-def _two_modes(margins: FloatArray) -> float:
-    """Return what two Gaussians instead of one add to the log-likelihood, twice, per sample."""
-    values = margins[:, None]
-    width = float(margins.std())
-    if len(margins) < LEAST_MISTAKEN or width == 0:
-        return 0.0
-    best = -np.inf
-    for share in STARTS:
-        below = margins <= np.quantile(margins, share)
-        means = [[margins[below].mean()], [margins[~below].mean()]]
-        two = GaussianMixture(
-            2, means_init=means, reg_covar=(NARROWEST * width) ** 2, random_state=0
-        )
-        best = max(best, two.fit(values).score(values))
-    one = GaussianMixture(1, random_state=0).fit(values).score(values)
-    return float(2 * (best - one))
-
-
-def _told_from_lookalikes(
-    z: FloatArray, y: IndexArray, mistaken: IndexArray, rng: np.random.Generator
-) -> float:
-    """Return the held-out area under the curve that tells samples of one class that are taken for
+def _told_from_lookalikes(fits: LeftOut, y: IndexArray, context: IndexArray) -> float:
+    """Return the left-out area under the curve that tells samples of one class in the context of
     another from samples of that other class; the mean over pairs, by their samples.
     """
     areas = []
     sizes = []
     for label in np.unique(y):
         for other in np.unique(y[y != label]):
-            taken = np.flatnonzero((y == label) & (mistaken == other))
-            right = np.flatnonzero((y == other) & (mistaken == other))
-            if len(taken) < LEAST_MISTAKEN or len(right) < LEAST_MISTAKEN:
+            taken = np.flatnonzero((y == label) & (context == other))
+            right = np.flatnonzero((y == other) & (context == other))
+            if min(len(taken), len(right)) < LEAST_GROUP:
                 continue
             rows = np.concatenate([taken, right])
-            target = (np.arange(len(rows)) < len(taken)).astype(np.intp)
-            fold = spread(target, rng, FOLDS + 1)
-            weight = equal_classes(target, 2)
-            margins = held_out_margins(z[rows], target, fold, weight, [RIDGE]).margins[0]
-            areas.append(roc_auc_score(target, np.where(target == 1, margins, -margins)))
+            is_taken = (np.arange(len(rows)) < len(taken)).astype(np.intp)
+            scores = fits.among(rows).scores(
+                is_taken[:, None].astype(np.float64), equal_classes(is_taken, 2), RIDGE
+            )
+            areas.append(roc_auc_score(is_taken, scores[:, 0]))
             sizes.append(len(taken))
     return float(np.average(areas, weights=sizes)) if areas else float("nan")
 
 
 def _trainings(
-    z: FloatArray, y: IndexArray, mistaken: IndexArray, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Return how often a training gets each held-out sample right, plain and with the mistaken ones
-    weighing as much as the others of their class, at the ridge where that helps most.
+    fits: LeftOut, y: IndexArray, context: IndexArray
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return whether a training gets each sample that it has not seen right, plain and with all
+    groups weighing the same, at the ridge where that helps most.
     """
-    plain = equal_classes(y, int(y.max()) + 1)
-    balanced = equal_groups(y, mistaken.astype(np.intp))
-    right = np.zeros((2, len(RIDGES_OF_GAIN), len(y)))
-    for _ in range(SPLITS):
-        fold = spread(y, rng, 2)
-        for row, weight in enumerate((plain, balanced)):
-            found = held_out_margins(z, y, fold, weight, RIDGES_OF_GAIN)
-            right[row] += (found.predicted == y) / SPLITS
-    change = right[1] - right[0]
-    best = int(np.argmax(change[:, mistaken].mean(axis=1) + change[:, ~mistaken].mean(axis=1)))
-    return right[0, best], right[1, best]
+    target = np.eye(int(y.max()) + 1)[y]
+    weights = equal_classes(y, target.shape[1]), equal_groups(y, context)
+    right = np.array(
+        [
+            [fits.scores(target, weight, ridge).argmax(axis=1) == y for weight in weights]
+            for ridge in RIDGES_OF_GAIN
+        ]
+    )
+    change = right[:, 1].astype(np.float64) - right[:, 0]
+    elsewhere = context != y
+    gains = change[:, elsewhere].mean(axis=1) + change[:, ~elsewhere].mean(axis=1)
+    best = int(np.argmax(gains))
+    return right[best, 0], right[best, 1]

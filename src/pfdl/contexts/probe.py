@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController  # scikit-learn brings it
@@ -118,36 +118,80 @@ def held_out_predictions(
     return predicted, fits
 
 
-class HeldOut(NamedTuple):
-    """What trainings say of the samples that were left out of them.
+class LeftOut:
+    """Predict each sample by ridge fits to all others, in closed form, by one inverse each.
 
-    Attributes:
-        predicted: The classes, shape (ridges, n).
-        margins: The score of the own class less the largest of the others, shape (ridges, n).
+    Args:
+        z: Features of variance about 1, shape (n, p).
     """
 
-    predicted: IndexArray
-    margins: FloatArray
+    def __init__(self, z: FloatArray) -> None:
+        self._z = z
+        self._gram = z @ z.T if z.shape[0] <= z.shape[1] else None
+
+    def among(self, rows: IndexArray) -> LeftOut:
+        """Return the same of some samples alone."""
+        return LeftOut(self._z[rows])
+
+    def scores(
+        self,
+        target: FloatArray,
+        weight: FloatArray,
+        ridge: float,
+        of_class: IndexArray | None = None,
+    ) -> FloatArray:
+        """Predict a target by a fit without the sample.
+
+        The weighted residuals of the fit to all samples, divided by one minus the leverage of a
+        sample, are those of the fit without it.
+
+        Args:
+            target: What is predicted, shape (n, k).
+            weight: One weight per sample, shape (n,).
+            ridge: The penalty, as in :class:`RidgePath`.
+            of_class: The classes, shape (n,), if each has a mean of its own: then what is predicted
+                differs within classes.
+
+        Returns:
+            Predictions, shape (n, k).
+        """
+        block = np.zeros(len(self._z), dtype=np.intp) if of_class is None else of_class
+        share = weight / weight.sum()
+        own = share / np.bincount(block, share)[block]
+        mean = np.eye(int(block.max()) + 1)[block].T * own
+        root = np.sqrt(share)[:, None]
+        weighted = root * (target - (mean @ target)[block])
+        with one_thread():
+            residual, free = self._residuals(weighted, root, mean, block, ridge)
+        left = residual / (free - own).clip(min=ZERO)[:, None]
+        return np.asarray(target - left / root)
+
+    def _residuals(
+        self,
+        target: FloatArray,
+        root: FloatArray,
+        mean: FloatArray,
+        block: IndexArray,
+        ridge: float,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the residuals of a fit without levels, and one minus the leverages, by the smaller
+        of the two squares of the matrix.
+        """
+        if self._gram is None:
+            x = root * (self._z - (mean @ self._z)[block])
+            pulled = x @ np.linalg.inv(x.T @ x + ridge * np.eye(x.shape[1]))
+            return target - pulled @ (x.T @ target), 1 - (pulled * x).sum(axis=1)
+        of_mean = mean @ self._gram
+        levels = (of_mean @ mean.T)[block][:, block]
+        centred = self._gram - of_mean[block] - of_mean.T[:, block] + levels
+        inverse = np.linalg.inv(root * centred * root.T + ridge * np.eye(len(root)))
+        return ridge * (inverse @ target), ridge * np.diag(inverse)
 
 
-def held_out_margins(
-    z: FloatArray,
-    y: IndexArray,
-    fold: IndexArray,
-    weight: FloatArray,
-    ridges: Sequence[float],
-) -> HeldOut:
-    """Predict every sample by a fit to the other folds, and say by how much it is right."""
-    classes = int(y.max()) + 1
-    predicted = np.empty((len(ridges), len(y)), dtype=np.intp)
-    margins = np.empty((len(ridges), len(y)))
-    with one_thread():
-        for number in np.unique(fold):
-            held = np.flatnonzero(fold == number)
-            rest = np.flatnonzero(fold != number)
-            scores = RidgePath(z[rest], y[rest], weight[rest], classes).scores(z[held], ridges)
-            predicted[:, held] = scores.argmax(axis=2)
-            own = scores[:, np.arange(len(held)), y[held]]
-            scores[:, np.arange(len(held)), y[held]] = -np.inf
-            margins[:, held] = own - scores.max(axis=2)
-    return HeldOut(predicted, margins)
+def margins_of(scores: FloatArray, y: IndexArray) -> tuple[FloatArray, IndexArray]:
+    """Return the score of each sample's own class less the largest of the others, and which."""
+    rows = np.arange(len(y))
+    others = scores.copy()
+    others[rows, y] = -np.inf
+    rival = others.argmax(axis=1)
+    return scores[rows, y] - others[rows, rival], rival
