@@ -6,6 +6,7 @@ import pytest
 from pfdl.contexts import find_contexts, group_report
 from pfdl.contexts.misled import (
     LEAST_ASSOCIATION,
+    LEAST_SHARED,
     LEAST_TOLD,
     RIDGES_OF_CONTEXT,
     association,
@@ -126,6 +127,27 @@ def test_several_classes_have_several_contexts():
     scores = group_report(labels, found.contexts, contexts)
     assert scores.minority_precision > 0.8
     assert scores.minority_recall > 0.6
+
+
+def kinds_of_single_classes(seed=0, samples=1600, classes=4):
+    """Classes of three kinds, 80, 15 and 5 % of it, that no other class has."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=samples)
+    kinds = rng.choice(3, size=samples, p=[0.8, 0.15, 0.05])
+    features = rng.normal(size=(samples, 64)) + 0.35 * rng.normal(size=(classes, 64))[labels]
+    return features + rng.normal(size=(classes, 3, 64))[labels, kinds], labels
+
+
+def test_what_tells_a_context_in_some_classes_tells_it_in_the_others():
+    features, labels, contexts = objects()
+    assert measure_mistakes(features, labels, contexts).shared > 0.95
+    for seed in range(2):
+        features, labels = kinds_of_single_classes(seed)
+        features = (features - features.mean(axis=0)) / features.std(axis=0)
+        found = find_misled(features, labels).contexts
+        assert measure_mistakes(features, labels, found).shared < LEAST_SHARED
+        trial = find_contexts(features, labels, method="misled").tried[0]
+        assert not trial.accepted
 
 
 def test_two_modes_are_found_and_one_is_not_cut():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,23 +16,34 @@ from PIL import Image
 from torch import Tensor
 
 from pfdl_lab.images.networks import embed
-from pfdl_lab.shortcuts.pools import CHANGES, INDOORS, OUTDOORS, SETS, SIZE
+from pfdl_lab.shortcuts.pools import CHANGES, INDOORS, OUTDOORS, SCENES, SETS, SIZE
 
 BATCH = 32
 
-FOLDERS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], int]] = {
-    "pacs": (
-        "pacs",
-        ("dog", "elephant", "giraffe", "horse"),
-        ("cartoon", "art_painting", "photo"),
-        230,
-    ),
-    "people": ("pacs", ("person", "house"), ("photo", "art_painting"), 200),
-    "scenes": ("petscapes", ("dog_bull", "dog_hound"), INDOORS + OUTDOORS, 100),
-    "scenes2": ("petscapes", ("dog_mountain", "dog_prickear"), INDOORS + OUTDOORS, 100),
-    "cats": ("petscapes", ("cat_solid", "cat_tabby"), INDOORS + OUTDOORS, 50),
+PLACES = INDOORS + OUTDOORS
+
+FOLDERS: dict[str, list[tuple[str, tuple[str, ...], tuple[str, ...], int]]] = {
+    "pacs": [
+        (
+            "pacs",
+            ("dog", "elephant", "giraffe", "horse"),
+            ("cartoon", "art_painting", "photo"),
+            230,
+        )
+    ],
+    "people": [("pacs", ("person", "house"), ("photo", "art_painting"), 200)],
+    "objects": [("pacs", ("guitar", "house"), ("photo", "cartoon"), 300)],
+    "scenes": [("petscapes", ("dog_bull", "dog_hound"), PLACES, 100)],
+    "scenes2": [("petscapes", ("dog_mountain", "dog_prickear"), PLACES, 100)],
+    "cats": [("petscapes", ("cat_solid", "cat_tabby"), PLACES, 50)],
+    "crops": [("crops", ("nightshades", "roses"), ("laboratory", "field"), 450)],
+    "animals": [("animals", ("cat", "dog"), ("photo",), 500)],
+    "pets": [
+        ("animals", ("cat", "dog"), ("photo",), 500),
+        ("petscapes", ("cat_pointed", "dog_shaggy"), SCENES, 33),
+    ],
 }
-"""Of each pool the data set, classes, contexts, and the most images of a class in a context."""
+"""Of each pool the data sets, classes, contexts, and the most images of a class in a context."""
 
 
 def embed_pool(name: str, data: Path, cache: Path) -> None:
@@ -39,7 +51,7 @@ def embed_pool(name: str, data: Path, cache: Path) -> None:
 
     Args:
         name: A set, see :func:`pfdl_lab.shortcuts.pools.load_pool`.
-        data: The folder with pacs/, petscapes/ and leaves/.
+        data: The folder with pacs/, petscapes/, leaves/, crops/ and animals/, as far as used.
         cache: Where the features go.
 
     Raises:
@@ -74,10 +86,9 @@ def _images_of(base: str, data: Path) -> tuple[list[str], dict[str, NDArray[Any]
             "contexts": (table["context"] == "field").to_numpy(dtype=np.intp),
         }
         return [f"leaves/{path}" for path in table["path"]], columns
-    folder, classes, contexts, most = FOLDERS[base]
     paths: list[str] = []
-    for class_name in classes:
-        for context in contexts:
+    for folder, classes, contexts, most in FOLDERS[base]:
+        for class_name, context in itertools.product(classes, contexts):
             found = sorted((data / folder / class_name / context).glob("*.jpg"))
             order = np.random.default_rng(5).permutation(len(found))[:most]
             paths += [found[number].relative_to(data).as_posix() for number in sorted(order)]

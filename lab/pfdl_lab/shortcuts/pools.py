@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageEnhance
 
 SIZE = 96
 RATIO = 10
@@ -19,6 +19,7 @@ RATIO = 10
 
 INDOORS = ("altar", "barn", "candy_store", "dining_table")
 OUTDOORS = ("alp", "cliff_dwelling", "coral_reef", "seashore")
+SCENES = (*INDOORS, *OUTDOORS, "freight_train", "triumphal_arch")
 
 Indices = NDArray[np.intp]
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
@@ -105,35 +106,51 @@ def soft(image: Image.Image, rng: np.random.Generator) -> Image.Image:
     return _resized(_resized(image, int(rng.integers(34, 44))), SIZE)
 
 
+def dim(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """Take away half of the light and a fifth of the contrast."""
+    darker = ImageEnhance.Brightness(image).enhance(rng.uniform(0.45, 0.6))
+    return ImageEnhance.Contrast(darker).enhance(0.8)
+
+
+def grain(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """Take away half of the colour and add the noise of a small sensor."""
+    pale = np.asarray(ImageEnhance.Color(image).enhance(0.45), dtype=np.float64)
+    noise = rng.normal(0, 11, (*pale.shape[:2], 1))
+    return Image.fromarray((pale + noise).clip(0, 255).astype(np.uint8))
+
+
 CHANGES: dict[str, Change] = {
     "border": border,
     "cast": cast,
     "compress": compress,
+    "dim": dim,
+    "grain": grain,
     "scale": scale,
     "soft": soft,
 }
 """What can be put on photographs."""
 
-STYLES = ("cartoon", "art_painting")
-PHOTOS = ("photo", "art_painting")
-
 SETS: dict[str, dict[str, Any]] = {
     "leaves": {"folder": "leaves", "size": 1100},
-    "styles": {"contexts": STYLES, "first": ("dog", "elephant"), "size": 740},
-    "photos": {"contexts": PHOTOS, "first": ("dog", "horse"), "size": 524},
-    "scenes": {"folder": "scenes", "size": 532},
-    "scenes2": {"folder": "scenes2", "size": 532},
-    "people": {"folder": "people", "size": 440},
+    "styles": {"first": ("dog", "elephant"), "contexts": ("cartoon", "art_painting"), "size": 740},
+    "photos": {"first": ("dog", "horse"), "contexts": ("photo", "art_painting"), "size": 524},
+    "scenes": {"folder": "scenes", "first": ("dog_bull",), "other": OUTDOORS, "size": 532},
+    "scenes2": {"folder": "scenes2", "first": ("dog_mountain",), "other": OUTDOORS, "size": 532},
+    "people": {"folder": "people", "first": ("person",), "other": ("photo",), "size": 440},
+    "objects": {"folder": "objects", "first": ("guitar",), "other": ("cartoon",), "size": 300},
+    "crops": {"folder": "crops", "first": ("nightshades",), "other": ("field",), "size": 660},
+    "pets": {"folder": "pets", "first": ("cat", "cat_pointed"), "other": SCENES, "size": 440},
 }
-"""Sets whose images have contexts of their own; other names are POOL_CHANGE, such as
-``cats_border``."""
+"""Sets whose images have contexts of their own: the classes that are the first of two, all contexts
+that are used, those that are the other of two (by default the last), and images in training. Other
+names are POOL_CHANGE, such as ``cats_border``."""
 
 
 def load_pool(name: str, cache: Path) -> Pool:
     """Read a pool from embedded images.
 
     Args:
-        name: A set: a key of ``SETS``, or one of ``CHANGES`` put on cats or people.
+        name: A set: a key of ``SETS``, or one of ``CHANGES`` put on cats, people or animals.
         cache: Folder of files NAME.npz with ``features``, shape (n, p), and ``names``, the paths of
             the images.
     """
@@ -149,17 +166,12 @@ def load_pool(name: str, cache: Path) -> Pool:
         return _leaves(cache, known["size"])
     features, paths = _read(cache / f"{known.get('folder', 'pacs')}.npz")
     places = np.array([path.split("/")[1:3] for path in paths])
-    if name.startswith("scenes"):
-        labels = np.unique(places[:, 0], return_inverse=True)[1]
-        contexts = np.isin(places[:, 1], OUTDOORS).astype(np.intp)
-    elif name == "people":
-        labels = (places[:, 0] == "house").astype(np.intp)
-        contexts = (places[:, 1] == "photo").astype(np.intp)
-    else:
+    if "contexts" in known:
         kept = np.isin(places[:, 1], known["contexts"])
         features, places = features[kept], places[kept]
-        labels = (~np.isin(places[:, 0], known["first"])).astype(np.intp)
-        contexts = (places[:, 1] == known["contexts"][1]).astype(np.intp)
+    labels = (~np.isin(places[:, 0], known["first"])).astype(np.intp)
+    other = known.get("other") or known["contexts"][1:]
+    contexts = np.isin(places[:, 1], other).astype(np.intp)
     return Pool(name, features[None], labels, contexts, np.arange(2), known["size"])
 
 

@@ -39,16 +39,28 @@ FIRST = 1e-5
 PEERS = ("jtt", "spare", "eiil")
 
 NEVER_SEEN = (
+    "crops",
+    "pets",
+    "objects",
+    "animals_grain",
+    "animals_compress",
+    "animals_dim",
+)
+"""Sets that were not looked at while the rule was made."""
+
+DESIGN = (
+    "leaves",
+    "styles",
+    "photos",
+    "scenes",
+    "cats_border",
+    "cats_soft",
     "people",
     "people_cast",
     "people_scale",
     "people_compress",
     "people_soft",
-    "scenes2",
 )
-"""Sets that were not looked at while the rule was made."""
-
-DESIGN = ("leaves", "styles", "photos", "scenes", "cats_border", "cats_soft")
 
 RECORDS = "results.csv"
 

@@ -172,7 +172,10 @@ def _confirm_mistakes(
     before, after = found.before.astype(np.float64), found.after.astype(np.float64)
     trial = _with_figures(trial, before, after, share, unusual)
     averaged = "averaged over usual and unusual groups"
-    objection = _are_wrong_labels(found.told, float((before - after)[~unusual].mean()))
+    objection = _not_shared(found.shared)
+    objection = objection or _are_wrong_labels(
+        found.told, -float((after - before)[~unusual].mean())
+    )
     objection = objection or _no_gain(trial, 0.0, averaged, misled.LEAST_SURE)
     return _settle(trial, objection, averaged)
 
@@ -192,6 +195,18 @@ def _objection_to_mistakes(counts: NDArray[np.int64], association: float, least:
     if unusual.sum() < LEAST_UNUSUAL:
         return f"only {unusual.sum()} samples are in unusual groups, too few to judge by"
     return ""
+
+
+def _not_shared(shared: float) -> str:
+    """Say that a context of one class is none of the others; empty if they share it."""
+    from pfdl.contexts import misled
+
+    if shared >= misled.LEAST_SHARED:
+        return ""
+    return (
+        "what tells them in some classes does not tell them in the others (area under the curve"
+        f" {shared:.2f}; {misled.LEAST_SHARED} is needed)"
+    )
 
 
 def _are_wrong_labels(told: float, cost: float) -> str:
