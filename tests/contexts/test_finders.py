@@ -10,9 +10,10 @@ from pfdl.contexts import (
     find_contexts,
     finders,
     group_report,
-    inference,
+    judging,
     list_contexts,
     register_contexts,
+    sample,
 )
 from pfdl.vision import TrainingConfig
 from tests.contexts.objects import in_contexts
@@ -126,15 +127,15 @@ def test_larger_numbers_are_judged_by_samples_that_hold_enough_of_every_group(
 ):
     """Of a sample that was drawn before the contexts were known, rare groups may have nothing."""
     features, labels, contexts = in_contexts(samples=3000, dominant=0.97)
-    monkeypatch.setattr(inference, "MOST_SAMPLES", 600)
+    monkeypatch.setattr(sample, "MOST_SAMPLES", 600)
     judged = []
 
     def note(*arguments, counts, **settings):
         judged.append((arguments, counts))
         return confirm(*arguments, counts=counts, **settings)
 
-    confirm = inference.confirm
-    monkeypatch.setattr(inference, "confirm", note)
+    confirm = judging.confirm
+    monkeypatch.setattr(judging, "confirm", note)
     nearest = np.stack([features[contexts == k].mean(axis=0) for k in range(4)])
 
     def nested(features, labels):
@@ -159,7 +160,7 @@ def test_a_finder_that_says_nothing_of_others_is_refused_where_there_are_others(
     register, monkeypatch
 ):
     features, labels, _ = one_direction()
-    monkeypatch.setattr(inference, "MOST_SAMPLES", 600)
+    monkeypatch.setattr(sample, "MOST_SAMPLES", 600)
     register("by-sum", by_sum)
     with pytest.raises(ValueError, match=r"contexts of 600 of 1200 samples; for more than that"):
         find_contexts(features, labels, method="by-sum", features_read=40)

@@ -5,7 +5,7 @@ them helps.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from pfdl.contexts._arrays import FloatArray, IndexArray, group_table
 from pfdl.contexts.finders import DEFAULT_DEMANDS, Demands
 from pfdl.contexts.probe import equal_groups, held_out_predictions, spread
 from pfdl.contexts.sampling import stratified_rows
+
+if TYPE_CHECKING:
+    from pfdl.contexts.misled import Mistakes
 
 SPLITS = 3
 """Random halvings of the samples over which held-out accuracies are averaged."""
@@ -172,10 +175,8 @@ def _confirm_mistakes(
     before, after = found.before.astype(np.float64), found.after.astype(np.float64)
     trial = _with_figures(trial, before, after, share, unusual)
     averaged = "averaged over usual and unusual groups"
-    objection = _not_shared(found.shared)
-    objection = objection or _are_wrong_labels(
-        found.told, -float((after - before)[~unusual].mean())
-    )
+    cost = float((before - after)[~unusual].mean())
+    objection = _objection_to_what_they_share(found) or _are_wrong_labels(found.told, cost)
     objection = objection or _no_gain(trial, 0.0, averaged, misled.LEAST_SURE)
     return _settle(trial, objection, averaged)
 
@@ -197,16 +198,23 @@ def _objection_to_mistakes(counts: NDArray[np.int64], association: float, least:
     return ""
 
 
-def _not_shared(shared: float) -> str:
-    """Say that a context of one class is none of the others; empty if they share it."""
+def _objection_to_what_they_share(found: Mistakes) -> str:
+    """Say that classes share no context, or none that misleads; empty if they do."""
     from pfdl.contexts import misled
 
-    if shared >= misled.LEAST_SHARED:
-        return ""
-    return (
-        "what tells them in some classes does not tell them in the others (area under the curve"
-        f" {shared:.2f}; {misled.LEAST_SHARED} is needed)"
-    )
+    if not found.shared >= misled.LEAST_SHARED:
+        return (
+            "what tells them in some classes does not tell them in the others (area under the"
+            f" curve {found.shared:.2f}; {misled.LEAST_SHARED} is needed)"
+        )
+    usual = found.missed_usual
+    if found.missed < max(misled.MISLED_TIMES * usual, usual + misled.LEAST_MISLED):
+        return (
+            "a longer training is not misled by them: it gets"
+            f" {100 * found.missed:.0f} % wrong in the context of another class and"
+            f" {100 * usual:.0f} % elsewhere"
+        )
+    return ""
 
 
 def _are_wrong_labels(told: float, cost: float) -> str:
