@@ -31,6 +31,7 @@ def test_the_laboratorys_commands_are_loaded_when_they_are_asked_for(arguments, 
     )
     assert ("pfdl_lab.cli.study" in loaded) == is_loaded
     assert not any(name.startswith("pfdl_lab") for name in loaded) or "train" not in arguments
+    assert "torch" not in loaded
 
 
 @pytest.mark.usefixtures("nothing_counted")
@@ -41,14 +42,18 @@ def test_the_code_on_pages_about_the_laboratory_runs(page):
 
 def test_every_command_and_option_that_a_page_shows_exists():
     shown = re.compile(r"^(?:\$ )?pfdl (\w(?:[^\n]*\\\n)*[^#\n]*)", re.MULTILINE)
+    named = re.compile(r"`pfdl (\w[^`]*)`")
     commands = {(): typer.main.get_command(app)}
     for page in PAGES:
-        for line in shown.findall(page.read_text(encoding="utf-8")):
+        text = page.read_text(encoding="utf-8")
+        for line in shown.findall(text) + named.findall(text):
             words = line.split()
             path = ()
-            while hasattr(commands[path], "commands") and words[len(path)] != "[OPTIONS]":
-                path = (*path, words[len(path)])
-                commands.setdefault(path, commands[path[:-1]].get_command(None, path[-1]))
+            for word in words:
+                if not hasattr(commands[path], "commands") or word == "[OPTIONS]":
+                    break
+                path = (*path, word)
+                commands.setdefault(path, commands[path[:-1]].get_command(None, word))
                 assert commands[path] is not None, f"{page.name}: pfdl {line}"
             known = {"--help"}
             for parameter in commands[path].params:

@@ -32,7 +32,6 @@ HOW_TO = {
     "your photographs": YOURS,
     **{path.stem: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("how-to/*.md"))},
 }
-PROSE = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 SHORTER = "--epochs 1 --image-size 16 --seeds 1 --backbone mlp"
 FEW_PHOTOS = {"train": (40, 0.9), "test": (10, 0.5)}
@@ -219,10 +218,3 @@ def test_every_command_of_a_page_runs(page):
 @pytest.mark.parametrize("start", ELSEWHERE)
 def test_what_is_run_elsewhere_stands_on_a_page(start):
     assert any(line.startswith(start) for text in HOW_TO.values() for line in commands(text))
-
-
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_and_options_named_in_prose_exist(path):
-    for line in re.findall(r"`(pfdl [^`]*)`", path.read_text(encoding="utf-8")):
-        named = re.findall(r"(?<!\S)--[a-z][\w-]*", line)
-        assert [one for one in named if one not in options_of(line) | {"--help"}] == [], line

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import torch
-
 Task = tuple[Any, Callable[[], Any]]
 """A name, by which the result is known, and what makes it."""
 
@@ -62,6 +60,8 @@ def run_interleaved(
 def _stream(device: str) -> AbstractContextManager[Any]:
     if not device.startswith("cuda"):
         return nullcontext()
+    import torch
+
     return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 

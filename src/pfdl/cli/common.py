@@ -58,12 +58,12 @@ def check_there(kind: str, place: Path, why: str) -> None:
         raise FileNotFoundError(f"there is no {kind} {place}; {why}.")
 
 
-def say_sentence(sentence: str) -> None:
+def say_sentence(sentence: str, colour: str | None = None) -> None:
     """Print a sentence; on a terminal, broken between words at its width."""
     text = printable(sentence)
     if sys.stdout.isatty():
         text = textwrap.fill(text, shutil.get_terminal_size().columns, break_on_hyphens=False)
-    typer.echo(text)
+    typer.secho(text, fg=colour)
 
 
 @contextmanager

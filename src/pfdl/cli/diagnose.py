@@ -207,6 +207,7 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     if target is None:
         raise ValueError(f"say which column of {path} is to be predicted: --target NAME.")
     check_there("table", path, "name a file with columns of numbers")
+    say(f"Screening {path}")
     from pfdl.report.table_page import table_page
     from pfdl.tabular import LeakScreen, LeakWarning
     from pfdl.tabular.explaining import advice
@@ -223,7 +224,8 @@ def _diagnose_table(path: Path, target: str | None, output: Path) -> None:
     suspects = screen.suspects_
     clean = suspects.empty and screen.get_support().all()
     colour = typer.colors.GREEN if clean else typer.colors.YELLOW
-    typer.secho(printable_lines(screen.verdict_), fg=colour)
+    for sentence in screen.verdict_.split("\n"):
+        say_sentence(sentence, colour)
     for column, suspicion in suspects.iterrows():
         say_sentence(f"{column} ({suspicion['grade']}): {suspicion['reason']}")
     code = advice(screen, path, target)
