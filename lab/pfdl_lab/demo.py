@@ -151,10 +151,10 @@ def show_photos(folder: Path, console: Console) -> Photos:
         write_photos(photos)
     plain, repaired = folder / PLAIN, folder / REPAIRED
     found, proved = folder / "found.html", folder / "proved.html"
-    _type(console, "train", photos, *SMALL, "-o", plain)
-    said = _type(console, "diagnose", plain, photos, "-o", found)
-    _type(console, "train", photos, "--config", plain, *BALANCED, "-o", repaired)
-    _type(console, "diagnose", plain, photos, "--compare", repaired, "-o", proved)
+    _type(console, folder, "train", photos, *SMALL, "-o", plain)
+    said = _type(console, folder, "diagnose", plain, photos, "-o", found)
+    _type(console, folder, "train", photos, "--config", plain, *BALANCED, "-o", repaired)
+    _type(console, folder, "diagnose", plain, photos, "--compare", repaired, "-o", proved)
     return Photos(folder, said.splitlines()[:2], _predict(folder, console))
 
 
@@ -348,7 +348,7 @@ def _predict(folder: Path, console: Console) -> pd.DataFrame:
     table["usual"] = [int(path.stem) < share * count for path in paths]
     for model in (PLAIN, REPAIRED):
         answers = folder / f"{Path(model).name}.csv"
-        _type(console, "predict", folder / model, images, "-o", answers)
+        _type(console, folder, "predict", folder / model, images, "-o", answers)
         predicted = pd.read_csv(answers)
         of_image = dict(
             zip(map(_last_two, predicted["path"]), predicted["prediction"], strict=True)
@@ -361,13 +361,13 @@ def _last_two(path: str | Path) -> tuple[str, ...]:
     return Path(path).parts[-2:]
 
 
-def _type(console: Console, *words: str | Path) -> str:
-    """Run a command of pfdl as a user would type it, and return what it prints."""
+def _type(console: Console, folder: Path, *words: str | Path) -> str:
+    """Run a command of pfdl, shown as a user in a folder would type it; return what it prints."""
     from pfdl.cli.main import app
 
     typed = [str(word) for word in words]
-    shown = [word.name if isinstance(word, Path) else word for word in words]
-    console.print(f"  pfdl {shlex.join(shown)}", style="dim", highlight=False)
+    shown = [str(word.relative_to(folder)) if isinstance(word, Path) else word for word in words]
+    console.print(f"  pfdl {shlex.join(shown)}", style="dim", highlight=False, soft_wrap=True)
     printed, problems = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(problems):
         code = get_command(app).main(typed, standalone_mode=False)
