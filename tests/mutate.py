@@ -342,13 +342,13 @@ def nearby(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--tests", nargs="+", help="for pytest; by default the mirrored folder")
+    parser.add_argument("--tests", nargs="+", help="by default those nearby")
     parser.add_argument("--number", type=int, default=20, help="how many changes to try")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 
     places = options.tests or sorted(set(chain.from_iterable(map(nearby, options.files))))
-    changes = [change for path in options.files for change in changes_of(path)]
+    changes = list(chain.from_iterable(map(changes_of, options.files)))
     drawn = random.Random(options.seed).sample(changes, min(options.number, len(changes)))
     os.environ["OMP_NUM_THREADS"] = "1"
     preload()
