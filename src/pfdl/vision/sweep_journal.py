@@ -82,6 +82,8 @@ def _read_trials(output: Path, config: SweepConfig) -> list[FrozenTrial | None]:
         trials = [None if told is None else _ended(told, config) for told in read_json(path)]
     except FileNotFoundError:
         return []
+    except (MemoryError, OSError):
+        raise
     except Exception as error:  # Optuna stumbles in any way over what no sweep has written
         set_aside(path, f"{path} is damaged ({error}).", "the sweep resumes from the run folders")
         return []
