@@ -9,11 +9,12 @@ from pfdl.contexts.early import ShortTraining
 from pfdl.contexts.probe import (
     FOLDS,
     RIDGES,
+    LeftOut,
     RidgePath,
     equal_classes,
     equal_groups,
-    held_out_margins,
     held_out_predictions,
+    margins_of,
     spread,
 )
 from pfdl.contexts.sampling import CLUSTERED, rows_to_cluster, stratified_rows
@@ -41,17 +42,21 @@ def test_scores_are_those_of_weighted_ridge_regressions(samples, width):
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_margins_are_of_fits_to_the_other_folds():
-    z, y, weight = made()
-    fold = np.arange(len(y)) % 3
-    found = held_out_margins(z, y, fold, weight, RIDGES[::2])
-    for place, ridge in enumerate(RIDGES[::2]):
-        for number in range(len(y)):
-            rest = fold != fold[number]
-            scores = by_scikit_learn(z[rest], y[rest], weight[rest], ridge).predict(z[[number]])[0]
-            largest_other = np.delete(scores, y[number]).max()
-            assert found.predicted[place, number] == scores.argmax()
-            assert found.margins[place, number] == pytest.approx(scores[y[number]] - largest_other)
+@pytest.mark.parametrize(("samples", "width"), [(60, 5), (12, 30)])  # either square is smaller
+def test_margins_are_of_fits_to_all_other_samples(samples, width):
+    z, y, weight = made(samples, width)
+    for ridge in RIDGES[1::2]:
+        scores = LeftOut(z).scores(np.eye(3)[y], weight, ridge)
+        margins, rival = margins_of(scores, y)
+        for number in range(samples):
+            rest = np.arange(samples) != number
+            share = weight[rest].sum() / weight.sum()  # the sample takes its weight with it
+            model = by_scikit_learn(z[rest], y[rest], weight[rest], ridge / share)
+            expected = model.predict(z[[number]])[0]
+            np.testing.assert_allclose(scores[number], expected, rtol=1e-5, atol=1e-7)
+            others = np.where(np.arange(3) == y[number], -np.inf, scores[number])
+            assert rival[number] == others.argmax()
+            assert margins[number] == pytest.approx(scores[number, y[number]] - others.max())
 
 
 def test_predictions_are_of_fits_to_the_other_fold():
