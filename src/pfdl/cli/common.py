@@ -58,12 +58,12 @@ def check_there(kind: str, place: Path, why: str) -> None:
         raise FileNotFoundError(f"there is no {kind} {place}; {why}.")
 
 
-def say_sentence(sentence: str, colour: str | None = None) -> None:
+def say_sentence(sentence: str, colour: str | None = None, *, err: bool = False) -> None:
     """Print a sentence; on a terminal, broken between words at its width."""
     text = printable(sentence)
-    if sys.stdout.isatty():
+    if (sys.stderr if err else sys.stdout).isatty():
         text = textwrap.fill(text, shutil.get_terminal_size().columns, break_on_hyphens=False)
-    typer.secho(text, fg=colour)
+    typer.secho(text, fg=colour, err=err)
 
 
 @contextmanager
@@ -221,7 +221,8 @@ def print_understood(split: Manifest) -> None:
     """Say in two lines, on standard error, what was understood of the data, and what to know about
     its split.
     """
-    typer.echo(split.describe(), err=True)
+    for line in split.describe().split("\n"):
+        say_sentence(line, err=True)
     for note in split.notes:
         typer.echo(f"Note: {note}", err=True)
 

@@ -10,7 +10,13 @@ import typer
 
 from pfdl._internal.settings import check_settings, describe_settings, setting
 from pfdl._internal.text import printable
-from pfdl.cli.common import Data, evaluate_and_print, open_source, print_understood
+from pfdl.cli.common import (
+    Data,
+    evaluate_and_print,
+    open_source,
+    print_understood,
+    say_sentence,
+)
 from pfdl.cli.options import takes_settings
 from pfdl.vision.config import DataOptions, TrainingConfig
 
@@ -95,7 +101,7 @@ def train(data: Data, config: TrainingConfig, options: DataOptions, run: RunOpti
     if is_first:
         if note:
             typer.echo(f"Note: {note}", err=True)
-        typer.echo(_describe(config, device), err=True)
+        say_sentence(_describe(config, device), err=True)
         print_understood(split)
     try:
         train_network(
