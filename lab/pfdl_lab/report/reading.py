@@ -121,6 +121,8 @@ def read_results(run: Run, columns: Columns, problems: list[str]) -> pd.DataFram
         try:
             frame = read_table(path) if path in tables else pd.DataFrame(_rows_of(path))
             part = columns.check(frame)
+            if path.name == RESULTS:
+                _check_seeds(part, run)
         except (OSError, ValueError, OverflowError) as error:  # pandas' own errors are ValueErrors
             problems.append(f"{path} was left out: {_one_line(error)}")
             continue
@@ -135,6 +137,20 @@ def read_results(run: Run, columns: Columns, problems: list[str]) -> pd.DataFram
         return joined
     keys = [key for key in (*columns.keys, "table") if key in joined]
     return joined.drop_duplicates(keys, keep="first", ignore_index=True)
+
+
+def _check_seeds(results: pd.DataFrame, run: Run) -> None:
+    """Raise ValueError if a finished run has results of seeds that it did not ask for."""
+    seeds = run.settings.get("seeds")
+    first = run.settings.get("first_seed")
+    if not isinstance(seeds, int) or not isinstance(first, int) or "seed" not in results:
+        return
+    others = results["seed"][~results["seed"].between(first, first + seeds - 1)]
+    if len(others):
+        raise ValueError(
+            f"it has results of seed {others.iloc[0]:g}, and its run has the seeds {first} to"
+            f" {first + seeds - 1}."
+        )
 
 
 def table_files(folder: Path) -> list[Path]:
@@ -218,12 +234,22 @@ def read_metrics(run: Run, problems: list[str]) -> pd.DataFrame | None:
         frame = read_frame(path).apply(_numeric)
         if "epoch" not in frame.columns:
             raise ValueError("it has no column epoch.")
+        _check_epochs(frame, run)
     except (OSError, ValueError) as error:
         problems.append(f"{path} was left out: {_one_line(error)}")
         return None
     # Without any line nothing says that they are numbers
     numbers: pd.DataFrame = frame.astype(float)
     return numbers
+
+
+def _check_epochs(curves: pd.DataFrame, run: Run) -> None:
+    """Raise ValueError if curves are longer than the training of the run."""
+    training = run.settings.get("training")
+    epochs = training.get("epochs") if isinstance(training, dict) else None
+    if isinstance(epochs, int) and (curves["epoch"] >= epochs).any():
+        last = curves["epoch"].max()
+        raise ValueError(f"it has epoch {last + 1:g}, and its run has {epochs} epochs.")
 
 
 def _one_line(error: object) -> str:

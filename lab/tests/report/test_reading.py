@@ -117,3 +117,21 @@ def test_damaged_curves_are_named_and_left_out(tmp_path):
         (tmp_path / "metrics.csv").write_text(curves)
         assert read_metrics(run, problems) is None
     assert len(problems) == 3
+
+
+def test_results_and_curves_of_another_run_are_left_out_with_a_sentence(tmp_path):
+    study = read_run(write_config(tmp_path / "study", "mmads", {"seeds": 2, "first_seed": 5}))
+    frame = pd.DataFrame({"method": "a", "seed": [5, 6], "value": 1.0})
+    problems = []
+    for shift, count in ((0, 2), (1, 0)):
+        frame.assign(seed=frame["seed"] + shift).to_csv(study.folder / "results.csv", index=False)
+        assert len(read(study, problems)) == count
+    settings = {"training": {"epochs": 2}}
+    training = read_run(write_config(tmp_path / "training", "training", settings))
+    for last in (1, 2):
+        curves = pd.DataFrame({"epoch": [0, last], "train_loss": 0.5})
+        curves.to_csv(training.folder / "metrics.csv", index=False)
+        assert (read_metrics(training, problems) is None) == (last == 2)
+    assert "it has results of seed 7, and its run has the seeds 5 to 6" in problems[0]
+    assert "it has epoch 3, and its run has 2 epochs" in problems[1]
+    assert len(problems) == 2
