@@ -179,12 +179,15 @@ class LeftOut:
         """
         if self._gram is None:
             x = root * (self._z - (mean @ self._z)[block])
-            pulled = x @ np.linalg.inv(x.T @ x + ridge * np.eye(x.shape[1]))
-            return target - pulled @ (x.T @ target), 1 - (pulled * x).sum(axis=1)
+            inverse = np.linalg.inv(x.T @ x + ridge * np.eye(x.shape[1]))
+            pulled = x @ inverse
+            leverage = (pulled * x).sum(axis=1)
+            return target - pulled @ (x.T @ target), 1 - leverage
         of_mean = mean @ self._gram
         levels = (of_mean @ mean.T)[block][:, block]
         centred = self._gram - of_mean[block] - of_mean.T[:, block] + levels
-        inverse = np.linalg.inv(root * centred * root.T + ridge * np.eye(len(root)))
+        weighted = root * centred * root.T
+        inverse = np.linalg.inv(weighted + ridge * np.eye(len(root)))
         return ridge * (inverse @ target), ridge * np.diag(inverse)
 
 

@@ -1,6 +1,6 @@
 """The study of a sweep: how its processes tell each other of trials, and what is kept of them.
 
-The processes talk through Optuna's journal, which every start begins anew. What has ended is kept
+The processes talk through Optuna's journal, which every start empties. What has ended is kept
 as JSON, from which the next start takes it.
 """
 
