@@ -100,6 +100,18 @@ def test_a_table_with_two_columns_of_one_name_is_refused(tmp_path):
     assert read_frame(path).shape == (1, 3)
 
 
+def test_a_separator_at_the_end_of_each_line_adds_no_column(tmp_path):
+    (tmp_path / "table.csv").write_text("a,b\n1,2,\n3,4,\n")
+    assert read_frame(tmp_path / "table.csv").to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+
+
+@pytest.mark.parametrize("lines", ["a,b\n1,2,3,4\n", "a,b\n0,2,9\n1,3,9\n", "a;b\n1,5;2;7\n"])
+def test_a_table_with_more_cells_than_names_is_refused_and_not_read_shifted(lines, tmp_path):
+    (tmp_path / "table.csv").write_text(lines)
+    with pytest.raises(ValueError, match="more cells than its header has names"):
+        read_frame(tmp_path / "table.csv")
+
+
 def test_a_table_of_empty_lines_is_refused_with_a_sentence(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"\r\n \n")
     with pytest.raises(ValueError, match="is not a table in UTF-8 with a header"):

@@ -9,6 +9,7 @@ import math
 import os
 import stat
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -116,6 +117,21 @@ def _open_at_once(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+def _parse(content: bytes, **options: Any) -> pd.DataFrame:
+    """Return the table that bytes hold; ValueError if a line has more cells than the header."""
+    import pandas as pd
+
+    table: pd.DataFrame
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            table = pd.read_csv(io.BytesIO(content), **options)
+        except pd.errors.ParserWarning:
+            raise ValueError("its lines have more cells than its header has names") from None
+    return table
+
+
 def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataFrame:
     """Read a CSV file, whichever of the ``SEPARATORS`` it has, or a Parquet file.
 
@@ -147,9 +163,10 @@ def read_frame(path: Path, *, limit: int = MAX_TEXT, **options: Any) -> pd.DataF
             options = {"sep": separator, "encoding": "utf-8-sig", **options}
             if options["sep"] == separator:  # else the caller knows where the header is
                 _refuse_repeated_names(content, separator)
-            table = pd.read_csv(io.BytesIO(content), **options)
+                options["index_col"] = False  # else lines that are too long are read shifted
+            table = _parse(content, **options)
             if separator == ";":
-                other = pd.read_csv(io.BytesIO(content), **{"decimal": ",", **options})
+                other = _parse(content, **{"decimal": ",", **options})
                 table = max(table, other, key=lambda frame: frame.select_dtypes("number").shape[1])
     except ImportError as error:
         raise ModuleNotFoundError(
